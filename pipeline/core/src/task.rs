@@ -1,0 +1,657 @@
+//! One task: a slice of a stage's work, read batch by batch and written to files that the engine commits.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{ArrayRef, RecordBatch, StringViewBuilder, UInt64Array};
+use arrow::datatypes::SchemaRef;
+use schemas::rejects;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::digest::Digest;
+use crate::env::Env;
+use crate::error::StageError;
+use crate::event::{Event, EventSink};
+use crate::port::{MAIN, Output};
+use crate::rows;
+use crate::stage::{Source, Step};
+use crate::table_io::{TableFile, TableReader, TableWriter, Written};
+
+/// Rows of one committed file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Rows in it.
+    pub rows: u64,
+    /// Its digest, checked before the first read.
+    pub digest: Digest,
+    /// Rows of each partition, for the output of an exchange.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<u64>,
+}
+
+/// What one stage gives to a port.
+#[derive(Debug, Clone)]
+pub struct PortInput {
+    /// Columns.
+    pub schema: SchemaRef,
+    /// Files in plan order.
+    pub files: Vec<InputFile>,
+}
+
+impl PortInput {
+    /// Rows in all files.
+    pub fn rows(&self) -> u64 {
+        self.files.iter().map(|file| file.rows).sum()
+    }
+}
+
+/// Consecutive rows of one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slice {
+    /// Which input of the first port, from 0.
+    pub input: usize,
+    /// Which file of that input, from 0.
+    pub file: usize,
+    /// First row in the file, from 0.
+    pub first: u64,
+    /// Number of rows.
+    pub rows: u64,
+    /// Position of the first row among all rows of the port, from 0. (id, ordinal) is a row's identity.
+    pub ordinal: u64,
+}
+
+/// A row that fell out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rejection {
+    /// A `snake_case` word, counted in the manifest.
+    pub reason: Cow<'static, str>,
+    /// JSON object with what led to it.
+    pub evidence: Option<Value>,
+}
+
+impl Rejection {
+    /// A reason with evidence.
+    pub fn new(reason: impl Into<Cow<'static, str>>, evidence: Option<Value>) -> Self {
+        Self { reason: reason.into(), evidence }
+    }
+}
+
+/// Structures that the tasks of one stage share within a process, built once.
+#[derive(Default)]
+pub struct Shared(Mutex<HashMap<String, SharedSlot>>);
+
+type SharedSlot = Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>;
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Shared")
+    }
+}
+
+/// What the engine gives to a task.
+#[derive(Clone, Copy)]
+pub struct TaskSetup<'a> {
+    /// Name of the stage, for messages and events.
+    pub stage: &'a str,
+    /// Id of the task.
+    pub id: &'a str,
+    /// The step it belongs to.
+    pub step: &'a Step,
+    /// Seed of `dag.toml`.
+    pub seed: u64,
+    /// Rows to work through.
+    pub slices: &'a [Slice],
+    /// Piece of a user's file to read.
+    pub source: Option<&'a Source>,
+    /// Partition to reduce.
+    pub partition: Option<u32>,
+    /// Number of partitions of an exchange.
+    pub partitions: u32,
+    /// Name of the first port.
+    pub rows_port: Option<&'static str>,
+    /// All inputs, by port.
+    pub inputs: &'a BTreeMap<String, Vec<PortInput>>,
+    /// What earlier steps handed on, by step.
+    pub earlier: &'a BTreeMap<&'static str, PortInput>,
+    /// Declared outputs.
+    pub outputs: &'a [Output],
+    /// The world.
+    pub env: &'a Env,
+    /// Structures shared by the stage's tasks.
+    pub shared: &'a Shared,
+    /// Listener.
+    pub events: &'a dyn EventSink,
+    /// Set when the run is interrupted.
+    pub cancel: &'a AtomicBool,
+    /// Folder for files that are not committed yet.
+    pub folder: &'a Path,
+    /// Share of rows that may fail for passing reasons.
+    pub max_errors: f64,
+}
+
+/// What a task wrote.
+#[derive(Debug)]
+pub struct TaskResult {
+    /// Files by output name.
+    pub outputs: BTreeMap<String, Written>,
+    /// File of rejected rows, if any.
+    pub rejects: Option<Written>,
+    /// Rows of each partition, for an exchange.
+    pub partitions: Vec<u64>,
+    /// Rows read.
+    pub read: u64,
+    /// Rows read that live on, where the kind counts by itself.
+    pub kept: Option<u64>,
+    /// Rejected rows by reason.
+    pub rejected: BTreeMap<String, u64>,
+    /// Rows left out for passing reasons.
+    pub transient: u64,
+    /// Sums that the kind reports.
+    pub counters: BTreeMap<String, u64>,
+    /// Findings that the kind reports: edges, cluster sizes.
+    pub notes: BTreeMap<String, Value>,
+}
+
+/// A task while it runs.
+pub struct Task<'a> {
+    setup: TaskSetup<'a>,
+    writers: BTreeMap<String, TableWriter>,
+    rejects: Option<TableWriter>,
+    rejects_schema: Option<SchemaRef>,
+    sent: Vec<(Vec<u32>, RecordBatch)>,
+    read: u64,
+    kept: Option<u64>,
+    rejected: BTreeMap<String, u64>,
+    transient: u64,
+    counters: BTreeMap<String, u64>,
+    notes: BTreeMap<String, Value>,
+}
+
+impl std::fmt::Debug for Task<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Task({} {})", self.setup.stage, self.setup.id)
+    }
+}
+
+impl<'a> Task<'a> {
+    /// Begins a task: creates the file of the main output, so that an empty task leaves an empty table.
+    ///
+    /// # Errors
+    /// When the file cannot be created.
+    pub fn begin(setup: TaskSetup<'a>) -> Result<Self, StageError> {
+        let mut writers = BTreeMap::new();
+        let schemas: Vec<(&str, &SchemaRef)> = match &setup.step.schema {
+            Some(schema) => vec![(MAIN, schema)],
+            None => setup.outputs.iter().map(|output| (output.name, &output.rows.schema)).collect(),
+        };
+        for (name, schema) in schemas {
+            let path = setup.folder.join(format!("{name}.parquet"));
+            writers.insert(name.to_owned(), TableWriter::create(&path, schema)?);
+        }
+        let from = setup.rows_port.and_then(|port| setup.inputs.get(port)).and_then(|inputs| inputs.first());
+        let rejects_schema = match (from, setup.outputs.first()) {
+            (Some(input), _) => Some(rejects::schema(&input.schema)),
+            (None, Some(output)) => Some(rejects::schema(&output.rows.schema)),
+            (None, None) => None,
+        };
+        let rejects_schema = rejects_schema.filter(|_| setup.step.schema.is_none());
+        Ok(Self {
+            setup,
+            writers,
+            rejects: None,
+            rejects_schema,
+            sent: Vec::new(),
+            read: 0,
+            kept: None,
+            rejected: BTreeMap::new(),
+            transient: 0,
+            counters: BTreeMap::new(),
+            notes: BTreeMap::new(),
+        })
+    }
+
+    /// The world around the stage.
+    pub fn env(&self) -> &'a Env {
+        self.setup.env
+    }
+
+    /// Seed of `dag.toml`.
+    pub fn seed(&self) -> u64 {
+        self.setup.seed
+    }
+
+    /// Name of the stage.
+    pub fn stage(&self) -> &'a str {
+        self.setup.stage
+    }
+
+    /// Share of rows that may fail for passing reasons, 0 to 1.
+    pub fn max_errors(&self) -> f64 {
+        self.setup.max_errors
+    }
+
+    /// The piece of a user's file that this task reads.
+    ///
+    /// # Errors
+    /// When the kind has ports and so reads no file.
+    pub fn source(&self) -> Result<&'a Source, StageError> {
+        self.setup.source.ok_or_else(|| StageError::Internal("the task has no source file".to_owned()))
+    }
+
+    /// Set when the run is interrupted; long work looks at it.
+    pub fn cancel(&self) -> &'a AtomicBool {
+        self.setup.cancel
+    }
+
+    /// Where events go, for work that reports by itself.
+    pub fn events(&self) -> &'a dyn EventSink {
+        self.setup.events
+    }
+
+    /// Ends the task when the run is interrupted.
+    ///
+    /// # Errors
+    /// [`StageError::Cancelled`].
+    pub fn check_cancelled(&self) -> Result<(), StageError> {
+        if self.setup.cancel.load(Ordering::Relaxed) { Err(StageError::Cancelled) } else { Ok(()) }
+    }
+
+    /// Schema of the main output, or of what this step hands on.
+    ///
+    /// # Errors
+    /// When the kind declares no output.
+    pub fn schema(&self) -> Result<SchemaRef, StageError> {
+        if let Some(schema) = &self.setup.step.schema {
+            return Ok(Arc::clone(schema));
+        }
+        let main = self.setup.outputs.first().map(|output| Arc::clone(&output.rows.schema));
+        main.ok_or_else(|| StageError::Internal("the kind declares no output".to_owned()))
+    }
+
+    /// The rows of this task's slices, in order. Rows count as read when the last step reads them.
+    ///
+    /// # Errors
+    /// When a file is damaged.
+    pub fn batches(&mut self) -> Result<Batches<'a>, StageError> {
+        self.count_slices();
+        self.slices(None)
+    }
+
+    /// Like [`Task::batches`], with only some columns; columns that an input lacks come as typed nulls only if it is
+    /// another input of the same port that has them, so name just what every input has.
+    ///
+    /// # Errors
+    /// When a file is damaged or lacks a column.
+    pub fn batches_of(&mut self, columns: &[&str]) -> Result<Batches<'a>, StageError> {
+        self.count_slices();
+        self.slices(Some(columns))
+    }
+
+    fn count_slices(&mut self) {
+        if self.setup.step.schema.is_none() {
+            self.read += self.setup.slices.iter().map(|slice| slice.rows).sum::<u64>();
+        }
+    }
+
+    fn slices(&self, columns: Option<&[&str]>) -> Result<Batches<'a>, StageError> {
+        let port = self.setup.rows_port.unwrap_or_default();
+        let inputs = self.inputs(port)?;
+        let mut pieces = Vec::with_capacity(self.setup.slices.len());
+        for slice in self.setup.slices {
+            let file = inputs.get(slice.input).and_then(|input| input.files.get(slice.file));
+            let file = file.ok_or_else(|| StageError::Internal(format!("no file for slice {slice:?}")))?;
+            pieces.push(Piece { file, first: slice.first, rows: slice.rows, ordinal: slice.ordinal, input: slice.input });
+        }
+        Ok(self.reading(pieces, columns, true))
+    }
+
+    fn reading(&self, pieces: Vec<Piece<'a>>, columns: Option<&[&str]>, reports: bool) -> Batches<'a> {
+        Batches {
+            pieces: pieces.into_iter(),
+            columns: columns.map(|columns| columns.iter().map(|name| (*name).to_owned()).collect()),
+            setup: self.setup,
+            reports: reports && self.setup.step.schema.is_none(),
+            current: None,
+            ordinal: 0,
+            input: 0,
+        }
+    }
+
+    fn inputs(&self, port: &str) -> Result<&'a [PortInput], StageError> {
+        let inputs = self.setup.inputs.get(port).map(Vec::as_slice);
+        inputs.ok_or_else(|| StageError::Internal(format!("port `{port}` has no input")))
+    }
+
+    /// What each stage gives to a port; empty when the port was left out.
+    pub fn port(&self, port: &str) -> &'a [PortInput] {
+        self.setup.inputs.get(port).map_or(&[], Vec::as_slice)
+    }
+
+    /// All rows that a port brings, whole, in plan order; only the named columns if any are named. Ordinals count over
+    /// the whole port; [`Batches::input`] says which stage a batch came from.
+    ///
+    /// # Errors
+    /// When a file is damaged or lacks a column.
+    pub fn port_batches(&self, port: &str, columns: Option<&[&str]>) -> Result<Batches<'a>, StageError> {
+        let (mut pieces, mut ordinal) = (Vec::new(), 0);
+        for (input, given) in self.port(port).iter().enumerate() {
+            for file in &given.files {
+                pieces.push(Piece { file, first: 0, rows: file.rows, ordinal, input });
+                ordinal += file.rows;
+            }
+        }
+        Ok(self.reading(pieces, columns, false))
+    }
+
+    /// All rows that an earlier step handed on, in task order.
+    ///
+    /// # Errors
+    /// When there is no such step before this one.
+    pub fn earlier(&self, step: &str) -> Result<Batches<'a>, StageError> {
+        let given = self.handed_on(step)?;
+        let pieces = given.files.iter().map(|file| Piece { file, first: 0, rows: file.rows, ordinal: 0, input: 0 });
+        Ok(self.reading(pieces.collect(), None, false))
+    }
+
+    /// The rows of this task's partition that an exchange sent, in task order.
+    ///
+    /// # Errors
+    /// When there is no such step before this one, or this is no `Reduce`.
+    pub fn partition(&self, step: &str) -> Result<Batches<'a>, StageError> {
+        let given = self.handed_on(step)?;
+        let wanted = self.setup.partition.ok_or_else(|| StageError::Internal("the step is no reduce".to_owned()))?;
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let pieces = given.files.iter().map(|file| {
+            let first = file.partitions.iter().take(wanted).sum();
+            let rows = file.partitions.get(wanted).copied().unwrap_or(0);
+            Piece { file, first, rows, ordinal: 0, input: 0 }
+        });
+        Ok(self.reading(pieces.filter(|piece| piece.rows > 0).collect(), None, false))
+    }
+
+    fn handed_on(&self, step: &str) -> Result<&'a PortInput, StageError> {
+        let given = self.setup.earlier.get(step);
+        given.ok_or_else(|| StageError::Internal(format!("step `{step}` handed nothing on")))
+    }
+
+    /// A structure that all tasks of the stage in this process share; the first that asks builds it.
+    ///
+    /// # Errors
+    /// When building fails; the next task then tries again.
+    pub fn shared<T: Any + Send + Sync>(
+        &self,
+        name: &str,
+        build: impl FnOnce(&Self) -> Result<T, StageError>,
+    ) -> Result<Arc<T>, StageError> {
+        let slot = {
+            let mut slots = self.setup.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(slots.entry(name.to_owned()).or_default())
+        };
+        let mut value = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(present) = value.as_ref() {
+            let present = Arc::clone(present).downcast::<T>();
+            return present.map_err(|_| StageError::Internal(format!("shared `{name}` has two types")));
+        }
+        let built = Arc::new(build(self)?);
+        *value = Some(Arc::clone(&built) as Arc<dyn Any + Send + Sync>);
+        Ok(built)
+    }
+
+    /// Number of partitions that [`Task::send`] takes.
+    pub fn partitions(&self) -> u32 {
+        self.setup.partitions
+    }
+
+    /// Writes rows to the main output, or hands them on from an earlier step.
+    ///
+    /// # Errors
+    /// When the columns are not those declared, or the disk refuses.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), StageError> {
+        let main = if self.setup.step.schema.is_some() {
+            MAIN
+        } else {
+            self.setup.outputs.first().map_or(MAIN, |output| output.name)
+        };
+        self.write_to(main, batch)
+    }
+
+    /// Writes rows to a named output.
+    ///
+    /// # Errors
+    /// When there is no such output, the columns are not those declared, or the disk refuses.
+    pub fn write_to(&mut self, output: &str, batch: &RecordBatch) -> Result<(), StageError> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let writer = self.writers.get_mut(output);
+        writer.ok_or_else(|| StageError::Internal(format!("output `{output}` is not declared")))?.write(batch)
+    }
+
+    /// Writes rejected rows with their reasons, one for each row of the batch.
+    ///
+    /// # Errors
+    /// When the numbers differ or the disk refuses.
+    pub fn reject(&mut self, batch: &RecordBatch, rejections: &[Rejection]) -> Result<(), StageError> {
+        if batch.num_rows() != rejections.len() {
+            let message = format!("{} rows with {} reasons", batch.num_rows(), rejections.len());
+            return Err(StageError::Internal(message));
+        }
+        if rejections.is_empty() {
+            return Ok(());
+        }
+        let schema = self.rejects_schema.clone();
+        let schema = schema.ok_or_else(|| StageError::Internal("only the last step rejects rows".to_owned()))?;
+        let (mut reasons, mut evidence) = (StringViewBuilder::new(), StringViewBuilder::new());
+        for rejection in rejections {
+            reasons.append_value(&rejection.reason);
+            evidence.append_option(rejection.evidence.as_ref().map(Value::to_string));
+            *self.rejected.entry(rejection.reason.clone().into_owned()).or_default() += 1;
+        }
+        let added: [(&str, ArrayRef); 2] = [
+            (rejects::REJECT_REASON, Arc::new(reasons.finish())),
+            (rejects::REJECT_EVIDENCE, Arc::new(evidence.finish())),
+        ];
+        let rows = rows::with_columns(batch, &schema, &added)?;
+        if self.rejects.is_none() {
+            self.rejects = Some(TableWriter::create(&self.setup.folder.join("rejects.parquet"), &schema)?);
+        }
+        match &mut self.rejects {
+            Some(writer) => writer.write(&rows),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends rows to partitions, one number for each row. Rows wait in memory until the task ends, so send ids and
+    /// numbers, not texts.
+    ///
+    /// # Errors
+    /// When the numbers of rows differ.
+    pub fn send(&mut self, partitions: Vec<u32>, batch: RecordBatch) -> Result<(), StageError> {
+        if partitions.len() != batch.num_rows() {
+            return Err(StageError::Internal("one partition for each row is needed".to_owned()));
+        }
+        self.sent.push((partitions, batch));
+        Ok(())
+    }
+
+    /// Counts rows read, for kinds that read users' files.
+    pub fn read(&mut self, rows: u64) {
+        self.read += rows;
+        let stage = self.setup.stage.to_owned();
+        self.setup.events.emit(&Event::Progress { stage, rows });
+    }
+
+    /// Counts rows read that live on in the output, for kinds that multiply or merge rows.
+    pub fn kept(&mut self, rows: u64) {
+        *self.kept.get_or_insert(0) += rows;
+    }
+
+    /// Counts rows left out for passing reasons.
+    pub fn transient(&mut self, rows: u64) {
+        self.transient += rows;
+    }
+
+    /// Adds to a sum that the stage reports.
+    pub fn count(&mut self, name: &str, amount: u64) {
+        *self.counters.entry(name.to_owned()).or_default() += amount;
+    }
+
+    /// Reports a finding: edges, cluster sizes, evidence totals. Only a task that is alone in its step should do so,
+    /// or all tasks must find the same.
+    pub fn note(&mut self, name: &str, value: Value) {
+        self.notes.insert(name.to_owned(), value);
+    }
+
+    /// Ends the task: files are complete and on disk.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn finish(mut self) -> Result<TaskResult, StageError> {
+        let partitions = self.write_sent()?;
+        let mut outputs = BTreeMap::new();
+        for (name, writer) in self.writers {
+            outputs.insert(name, writer.finish()?);
+        }
+        let rejects = self.rejects.map(TableWriter::finish).transpose()?;
+        Ok(TaskResult {
+            outputs,
+            rejects,
+            partitions,
+            read: self.read,
+            kept: self.kept,
+            rejected: self.rejected,
+            transient: self.transient,
+            counters: self.counters,
+            notes: self.notes,
+        })
+    }
+
+    /// Writes what was sent, sorted by partition, each in row groups of its own.
+    fn write_sent(&mut self) -> Result<Vec<u64>, StageError> {
+        let sent = std::mem::take(&mut self.sent);
+        if self.setup.step.kind != crate::StepKind::Exchange {
+            return if sent.is_empty() {
+                Ok(Vec::new())
+            } else {
+                Err(StageError::Internal("only an exchange sends rows".to_owned()))
+            };
+        }
+        let count = usize::try_from(self.setup.partitions).unwrap_or(1).max(1);
+        let mut members: Vec<Vec<(usize, u64)>> = vec![Vec::new(); count];
+        for (batch, (partitions, _)) in sent.iter().enumerate() {
+            for (row, partition) in (0_u64..).zip(partitions) {
+                let index = usize::try_from(*partition).unwrap_or(usize::MAX);
+                let list = members.get_mut(index);
+                list.ok_or_else(|| StageError::Internal(format!("no partition {partition}")))?.push((batch, row));
+            }
+        }
+        let writer = self.writers.get_mut(MAIN);
+        let writer = writer.ok_or_else(|| StageError::Internal("an exchange needs a schema".to_owned()))?;
+        let mut sizes = Vec::with_capacity(count);
+        for rows in members {
+            sizes.push(rows.len() as u64);
+            for run in rows.chunk_by(|one, two| one.0 == two.0) {
+                let indices = UInt64Array::from_iter_values(run.iter().map(|(_, row)| *row));
+                let taken = arrow::compute::take_record_batch(&sent[run[0].0].1, &indices)?;
+                writer.write(&taken)?;
+            }
+            if !rows.is_empty() {
+                writer.end_row_group()?;
+            }
+        }
+        Ok(sizes)
+    }
+}
+
+struct Piece<'a> {
+    file: &'a InputFile,
+    first: u64,
+    rows: u64,
+    ordinal: u64,
+    input: usize,
+}
+
+/// Batches of files, in order.
+pub struct Batches<'a> {
+    pieces: std::vec::IntoIter<Piece<'a>>,
+    columns: Option<Vec<String>>,
+    setup: TaskSetup<'a>,
+    reports: bool,
+    current: Option<(TableReader, u64)>,
+    ordinal: u64,
+    input: usize,
+}
+
+impl std::fmt::Debug for Batches<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Batches({} files to come)", self.pieces.len())
+    }
+}
+
+impl Batches<'_> {
+    /// Position, among all rows of the port, of the first row of the batch given last.
+    pub fn ordinal(&self) -> u64 {
+        self.ordinal
+    }
+
+    /// Which stage of the port the batch given last came from, from 0.
+    pub fn input(&self) -> usize {
+        self.input
+    }
+
+    fn open(&self, piece: &Piece<'_>) -> Result<TableReader, StageError> {
+        let found = self.setup.env.digest_of(&piece.file.path)?;
+        if found != piece.file.digest {
+            return Err(StageError::Damaged {
+                path: piece.file.path.clone(),
+                message: format!("its digest is {} instead of {}", found.short(), piece.file.digest.short()),
+            });
+        }
+        let columns: Option<Vec<&str>> =
+            self.columns.as_ref().map(|columns| columns.iter().map(String::as_str).collect());
+        TableFile::open(&piece.file.path)?.read(piece.first, piece.rows, columns.as_deref())
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<RecordBatch, StageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.setup.cancel.load(Ordering::Relaxed) {
+            return Some(Err(StageError::Cancelled));
+        }
+        loop {
+            if let Some((reader, next)) = &mut self.current {
+                match reader.next() {
+                    Some(Ok(batch)) => {
+                        let rows = batch.num_rows() as u64;
+                        self.ordinal = *next;
+                        *next += rows;
+                        if self.reports {
+                            let stage = self.setup.stage.to_owned();
+                            self.setup.events.emit(&Event::Progress { stage, rows });
+                        }
+                        return Some(Ok(batch));
+                    }
+                    Some(Err(error)) => return Some(Err(error)),
+                    None => self.current = None,
+                }
+            }
+            let piece = self.pieces.next()?;
+            match self.open(&piece) {
+                Ok(reader) => {
+                    self.current = Some((reader, piece.ordinal));
+                    self.input = piece.input;
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
