@@ -1,0 +1,3 @@
+//! From `dag.toml` to a graph, a plan and a run; knows no stage.
+
+pub mod dagfile;
