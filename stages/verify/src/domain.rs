@@ -1,0 +1,36 @@
+//! One door for all domains: picks the verifier by the row's domain.
+
+use crate::{
+    extract::Extraction,
+    math::Math,
+    stem::Stem,
+    verdict::{Judgement, Label, Verdict, Verifier},
+};
+
+/// Judges `text` against `label` with the verifier of `domain` (`math`, `stem`, `code`, `instruct`).
+///
+/// A domain without verifier gives `undecided`, never a pass.
+///
+/// ```
+/// use stage_verify::{Extraction, Verdict, verify};
+/// let judgement = verify("math", "18", &[], "So she pays \\boxed{\\$18}.", Extraction::Strict);
+/// assert_eq!((judgement.verdict, judgement.answer.as_deref()), (Verdict::Correct, Some("\\$18")));
+/// assert_eq!(verify("code", "", &[], "print(1)", Extraction::Strict).verdict, Verdict::Undecided);
+/// ```
+pub fn verify(domain: &str, label: &str, options: &[&str], text: &str, extraction: Extraction) -> Judgement {
+    let label = Label { text: label, options };
+    match domain {
+        "math" if options.is_empty() => Math { extraction }.verify(&label, text),
+        "math" | "stem" => Stem { extraction }.verify(&label, text),
+        other => Judgement::new(Verdict::Undecided, format!("no_verifier: domain `{other}`"), ""),
+    }
+}
+
+/// Name and version of the verifier that [`verify`] uses for `domain`, as stored beside the verdict.
+pub fn verifier(domain: &str) -> (&'static str, u32) {
+    match domain {
+        "math" => (Math::NAME, Math::VERSION),
+        "stem" => (Stem::NAME, Stem::VERSION),
+        _ => ("none", 0),
+    }
+}

@@ -1,0 +1,514 @@
+//! Reads tokens into a [`Node`]: a Pratt parser over lists, relations, ratios, sums, products and powers.
+//!
+//! Depth and tokens are bounded, nothing backtracks, so parsing is linear and never overflows the
+//! stack. The atoms stand in `atoms.rs`.
+
+use super::{
+    lexer::{Commas, LexError, Token, lex},
+    value::{Joint, Node, Relation},
+};
+
+/// Why an answer cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// Nothing but layout.
+    #[error("empty")]
+    Empty,
+    /// A token that cannot stand where it does.
+    #[error("unexpected: {0}")]
+    Unexpected(String),
+    /// The text ends where an operand or a closing bracket is due.
+    #[error("unbalanced: the text ends too early")]
+    Ended,
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("budget: nested deeper than {MAX_DEPTH}")]
+    TooDeep,
+    /// The text could not be split.
+    #[error("{0}")]
+    Lex(#[from] LexError),
+}
+
+/// Deepest nesting that is read.
+pub const MAX_DEPTH: usize = 120;
+
+/// A parsed answer.
+#[derive(Debug, Clone)]
+pub struct Parsed {
+    /// The tree.
+    pub node: Node,
+    /// A comma was read as thousands separator, although a list was possible.
+    pub ambiguous_commas: bool,
+}
+
+/// Reads `text` as one answer.
+///
+/// # Errors
+/// [`ParseError`]: empty, malformed, or beyond the budgets.
+pub fn parse(text: &str, commas: Commas) -> Result<Parsed, ParseError> {
+    let found = lex(text, commas)?;
+    let tokens = without_introduction(found.tokens);
+    if tokens.is_empty() {
+        return Err(ParseError::Empty);
+    }
+    if let Some(words) = only_words(&tokens) {
+        return Ok(Parsed { node: words, ambiguous_commas: false });
+    }
+    let mut parser = Parser { tokens, at: 0, depth: 0, bars: 0 };
+    let node = parser.list()?;
+    if let Some(token) = parser.tokens.get(parser.at) {
+        return Err(ParseError::Unexpected(describe(token)));
+    }
+    Ok(Parsed { node, ambiguous_commas: found.ambiguous_commas })
+}
+
+fn describe(token: &Token) -> String {
+    match token {
+        Token::Number(text) | Token::Symbol(text) | Token::Word(text) | Token::Function(text) => text.chars().take(40).collect(),
+        Token::Sign(sign) => sign.to_string(),
+    }
+}
+
+/// Drops "the area is", "所以答案是" and the like: words that end in a verb before the first sign.
+fn without_introduction(mut tokens: Vec<Token>) -> Vec<Token> {
+    let head = tokens.iter().position(|token| !matches!(token, Token::Word(_) | Token::Symbol(_))).unwrap_or(tokens.len());
+    let verb = tokens[..head].iter().rposition(|token| {
+        matches!(token, Token::Word(word) if matches!(word.as_str(), "is" | "are" | "equals" | "equal" | "be" | "为" | "是") || word.ends_with('是') || word.ends_with('为'))
+    });
+    if let Some(verb) = verb
+        && verb + 1 < tokens.len()
+        && tokens[..verb].iter().any(|token| matches!(token, Token::Word(_)))
+    {
+        tokens.drain(..=verb);
+    }
+    while matches!(tokens.last(), Some(Token::Sign('⏎' | ',' | ';' | '.' | '。'))) {
+        tokens.pop();
+    }
+    while matches!(tokens.first(), Some(Token::Sign('⏎' | ',' | ';' | ':' | '.'))) {
+        tokens.remove(0);
+    }
+    tokens
+}
+
+/// An answer without numbers and signs is a text, unless it is made of single letters.
+fn only_words(tokens: &[Token]) -> Option<Node> {
+    if !tokens.iter().any(|token| matches!(token, Token::Word(word) if word.chars().count() > 1)) {
+        return None;
+    }
+    let mut words = Vec::new();
+    for token in tokens {
+        match token {
+            Token::Word(word) | Token::Symbol(word) => words.push(word.as_str()),
+            Token::Sign('∨') => words.push("or"),
+            Token::Sign('∧') => words.push("and"),
+            Token::Sign('-' | '\'' | '.' | '!' | '?') => {}
+            _ => return None,
+        }
+    }
+    Some(Node::Text(words.join(" ")))
+}
+
+pub(super) struct Parser {
+    pub(super) tokens: Vec<Token>,
+    pub(super) at: usize,
+    depth: usize,
+    /// Open `|`: inside, a bar closes.
+    pub(super) bars: usize,
+}
+
+impl Parser {
+    pub(super) fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at)
+    }
+
+    pub(super) fn peek_sign(&self) -> Option<char> {
+        match self.peek() {
+            Some(Token::Sign(sign)) => Some(*sign),
+            _ => None,
+        }
+    }
+
+    pub(super) fn take_sign(&mut self, sign: char) -> bool {
+        let found = self.peek_sign() == Some(sign);
+        if found {
+            self.at += 1;
+        }
+        found
+    }
+
+    pub(super) fn expect_sign(&mut self, sign: char) -> Result<(), ParseError> {
+        if self.take_sign(sign) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    pub(super) fn unexpected(&self) -> ParseError {
+        self.peek().map_or(ParseError::Ended, |token| ParseError::Unexpected(describe(token)))
+    }
+
+    /// Runs `read` one level deeper.
+    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ParseError>) -> Result<T, ParseError> {
+        if self.depth >= MAX_DEPTH {
+            return Err(ParseError::TooDeep);
+        }
+        self.depth += 1;
+        let result = read(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// A list with its separators; a single item stays bare.
+    pub(super) fn list(&mut self) -> Result<Node, ParseError> {
+        let (groups, joint) = self.groups()?;
+        let mut items: Vec<Node> = groups.into_iter().map(|group| bare(group, joint)).collect();
+        if items.len() == 1 {
+            return Ok(items.remove(0));
+        }
+        Ok(Node::List(items, joint))
+    }
+
+    /// Items between commas, grouped by semicolons and new lines where both occur.
+    pub(super) fn groups(&mut self) -> Result<(Vec<Vec<Node>>, Joint), ParseError> {
+        let mut groups: Vec<Vec<Node>> = vec![Vec::new()];
+        let mut joint = Joint::Comma;
+        loop {
+            let item = self.deeper(Self::relation)?;
+            if let Some(group) = groups.last_mut() {
+                group.push(item);
+            }
+            let mut separated = false;
+            let mut strong = false;
+            while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, ',' | ';' | '⏎' | '∧' | '∨')) {
+                separated = true;
+                strong |= matches!(sign, ';' | '⏎');
+                match sign {
+                    '∨' => joint = Joint::Or,
+                    '∧' if joint == Joint::Comma => joint = Joint::And,
+                    _ => {}
+                }
+                self.at += 1;
+            }
+            let ends = match self.peek() {
+                None => true,
+                Some(Token::Sign(sign)) => matches!(sign, ')' | ']' | '}' | '⦄' | '⟩' | '⟧'),
+                _ => false,
+            };
+            if !separated || ends {
+                break;
+            }
+            if strong {
+                groups.push(Vec::new());
+            }
+        }
+        if groups.iter().all(|group| group.len() == 1) || groups.len() == 1 {
+            groups = groups.into_iter().flatten().map(|item| vec![item]).collect();
+        }
+        Ok((groups, joint))
+    }
+
+    pub(super) fn relation(&mut self) -> Result<Node, ParseError> {
+        let first = self.ratio()?;
+        let mut rest = Vec::new();
+        while let Some(sign) = self.peek_relation() {
+            self.at += 1;
+            rest.push((sign, self.ratio()?));
+        }
+        Ok(if rest.is_empty() { first } else { Node::Chain(Box::new(first), rest) })
+    }
+
+    fn peek_relation(&self) -> Option<Relation> {
+        Some(match self.peek_sign()? {
+            '=' => Relation::Equal,
+            '≠' => Relation::NotEqual,
+            '<' => Relation::Less,
+            '≤' => Relation::LessEqual,
+            '>' => Relation::Greater,
+            '≥' => Relation::GreaterEqual,
+            '≈' => Relation::About,
+            '∈' => Relation::In,
+            '→' | '≡' | '⊂' | '∉' => Relation::Other,
+            _ => return None,
+        })
+    }
+
+    fn ratio(&mut self) -> Result<Node, ParseError> {
+        let first = self.union()?;
+        let mut parts = vec![first];
+        loop {
+            let word_to = matches!(self.peek(), Some(Token::Word(word)) if word == "to" || word == "比");
+            if self.peek_sign() != Some(':') && !word_to {
+                break;
+            }
+            self.at += 1;
+            parts.push(self.union()?);
+        }
+        if parts.len() == 1 {
+            return Ok(parts.remove(0));
+        }
+        if let (Some(late), [Node::Number(hour), Node::Number(minute)]) = (self.half_day(), &parts[..]) {
+            self.at += 1;
+            return Ok(Node::Time(hour.clone(), minute.clone(), late));
+        }
+        Ok(Node::Ratio(parts))
+    }
+
+    fn half_day(&self) -> Option<bool> {
+        match self.peek() {
+            Some(Token::Word(word)) => match word.to_ascii_lowercase().as_str() {
+                "pm" => Some(true),
+                "am" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn union(&mut self) -> Result<Node, ParseError> {
+        let first = self.sum()?;
+        let mut node = first;
+        while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, '∪' | '∩' | '∖')) {
+            self.at += 1;
+            let next = self.sum()?;
+            node = match (sign, node) {
+                ('∪', Node::Union(mut parts)) => {
+                    parts.push(next);
+                    Node::Union(parts)
+                }
+                ('∪', node) => Node::Union(vec![node, next]),
+                ('∩', node) => Node::Call("intersection".into(), vec![node, next]),
+                (_, node) => Node::Call("difference".into(), vec![node, next]),
+            };
+        }
+        Ok(node)
+    }
+
+    /// A sum; signs in front of a term belong to it.
+    pub(super) fn sum(&mut self) -> Result<Node, ParseError> {
+        let mut terms = Vec::new();
+        loop {
+            let mut negative = false;
+            let mut doubled = None;
+            while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, '+' | '-' | '±' | '∓')) {
+                self.at += 1;
+                match sign {
+                    '-' => negative = !negative,
+                    '±' => doubled = Some(false),
+                    '∓' => doubled = Some(true),
+                    _ => {}
+                }
+            }
+            let term = self.product()?;
+            let term = if negative { term.negated() } else { term };
+            terms.push(match doubled {
+                Some(minus_first) => Node::PlusMinus(Box::new(term), minus_first),
+                None => term,
+            });
+            if !matches!(self.peek_sign(), Some('+' | '-' | '±' | '∓')) {
+                break;
+            }
+        }
+        Ok(if terms.len() == 1 { terms.remove(0) } else { Node::Add(terms) })
+    }
+
+    pub(super) fn product(&mut self) -> Result<Node, ParseError> {
+        let mut node = self.factor()?;
+        loop {
+            match self.peek() {
+                Some(Token::Sign('*')) => {
+                    self.at += 1;
+                    let next = self.factor()?;
+                    node = node.times(next);
+                }
+                Some(Token::Sign('/')) => {
+                    self.at += 1;
+                    if matches!(self.peek(), Some(Token::Word(_))) {
+                        self.unit();
+                        continue;
+                    }
+                    let next = self.factor()?;
+                    node = node.times(next.inverted());
+                }
+                Some(Token::Sign('ⓜ')) => {
+                    self.at += 1;
+                    let next = self.factor()?;
+                    node = Node::Call("mod".into(), vec![node, next]);
+                }
+                Some(Token::Word(word)) if word == "to" || word == "比" => break,
+                Some(Token::Word(_)) if self.half_day().is_some() => break,
+                Some(Token::Word(word)) => {
+                    let known = super::tables::UNITS.contains(&word.to_ascii_lowercase().as_str());
+                    if known || is_numeric(&node) {
+                        self.unit();
+                    } else {
+                        let word = word.clone();
+                        self.at += 1;
+                        node = node.times(Node::Text(word));
+                    }
+                }
+                Some(Token::Sign('(')) if self.opens_remark() => self.skip_remark(),
+                Some(token) if self.starts_factor(token) => {
+                    let next = self.power()?;
+                    node = node.times(next);
+                }
+                _ => break,
+            }
+        }
+        Ok(node)
+    }
+
+    /// A unit: words, their powers and quotients.
+    fn unit(&mut self) {
+        loop {
+            match (self.peek(), self.tokens.get(self.at + 1)) {
+                (Some(Token::Word(word)), _) if word != "to" && word != "比" && self.half_day().is_none() => self.at += 1,
+                (Some(Token::Sign('/' | '*' | '.')), Some(Token::Word(_))) => self.at += 2,
+                (Some(Token::Sign('.')), _) => self.at += 1,
+                (Some(Token::Sign('^')), Some(Token::Number(_))) => self.at += 2,
+                (Some(Token::Sign('^')), Some(Token::Sign('{'))) => {
+                    let end = self.tokens[self.at..].iter().position(|token| *token == Token::Sign('}'));
+                    self.at += end.map_or(1, |end| end + 1);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// `(about 18.9 cards)` after a value says nothing new.
+    fn opens_remark(&self) -> bool {
+        matches!(self.tokens.get(self.at + 1), Some(Token::Word(word)) if matches!(word.to_ascii_lowercase().as_str(), "about" | "approximately" | "approx" | "roughly" | "mod"))
+    }
+
+    fn skip_remark(&mut self) {
+        let mut depth = 0usize;
+        while let Some(token) = self.peek() {
+            match token {
+                Token::Sign('(') => depth += 1,
+                Token::Sign(')') => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+
+    fn starts_factor(&self, token: &Token) -> bool {
+        match token {
+            Token::Number(_) | Token::Symbol(_) | Token::Function(_) => true,
+            Token::Word(_) => false,
+            Token::Sign(sign) => {
+                matches!(sign, '(' | '[' | '{' | '⦃' | '⌊' | '⌈' | '⟨' | '√' | '⟦' | '∞') || (*sign == '|' && self.bars == 0)
+            }
+        }
+    }
+
+    /// A factor with a sign of its own, as after `*` and `/`.
+    fn factor(&mut self) -> Result<Node, ParseError> {
+        let mut negative = false;
+        while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, '+' | '-')) {
+            self.at += 1;
+            negative ^= sign == '-';
+        }
+        let node = self.power()?;
+        Ok(if negative { node.negated() } else { node })
+    }
+
+    /// An atom with its powers, factorials, percent and degree signs.
+    pub(super) fn power(&mut self) -> Result<Node, ParseError> {
+        let atom = self.deeper(Self::atom)?;
+        self.postfix(atom)
+    }
+
+    pub(super) fn postfix(&mut self, mut node: Node) -> Result<Node, ParseError> {
+        let mut levels = 0;
+        loop {
+            levels += 1;
+            if levels > MAX_DEPTH {
+                return Err(ParseError::TooDeep);
+            }
+            match self.peek_sign() {
+                Some('^') => {
+                    self.at += 1;
+                    node = self.raised(node)?;
+                }
+                Some('!') => {
+                    self.at += 1;
+                    let double = self.take_sign('!');
+                    node = Node::Call(if double { "double_factorial" } else { "factorial" }.into(), vec![node]);
+                }
+                Some('%') => {
+                    self.at += 1;
+                    node = Node::Percent(Box::new(node));
+                }
+                Some('°') => {
+                    self.at += 1;
+                    // °C and °F are units
+                    if matches!(self.peek(), Some(Token::Symbol(scale)) if scale == "C" || scale == "F") {
+                        self.at += 1;
+                    }
+                    node = Node::Degree(Box::new(node));
+                }
+                Some('\'') => {
+                    self.at += 1;
+                    node = primed(node);
+                }
+                _ => return Ok(node),
+            }
+        }
+    }
+
+    fn raised(&mut self, base: Node) -> Result<Node, ParseError> {
+        let braced = self.peek_sign() == Some('{');
+        let inner = usize::from(braced);
+        match self.tokens.get(self.at + inner) {
+            Some(Token::Sign('°')) => {
+                self.at += 1 + inner;
+                if braced {
+                    self.expect_sign('}')?;
+                }
+                return Ok(Node::Degree(Box::new(base)));
+            }
+            Some(Token::Sign('\'')) => {
+                self.at += 1 + inner;
+                let mut node = primed(base);
+                while self.take_sign('\'') {
+                    node = primed(node);
+                }
+                if braced {
+                    self.expect_sign('}')?;
+                }
+                return Ok(node);
+            }
+            _ => {}
+        }
+        let exponent = self.deeper(Self::exponent)?;
+        Ok(Node::Power(Box::new(base), Box::new(exponent)))
+    }
+
+    fn exponent(&mut self) -> Result<Node, ParseError> {
+        let mut negative = false;
+        while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, '+' | '-')) {
+            self.at += 1;
+            negative ^= sign == '-';
+        }
+        let mut node = self.atom()?;
+        if self.take_sign('^') {
+            node = self.raised(node)?;
+        }
+        Ok(if negative { node.negated() } else { node })
+    }
+}
+
+/// Whether a node holds no symbol, so that words after it are units.
+fn is_numeric(node: &Node) -> bool {
+    !node.any(&|part| matches!(part, Node::Symbol(name) if name != "π") || matches!(part, Node::Text(_) | Node::Tuple(_) | Node::Set(_) | Node::Interval(..)))
+}
+
+fn primed(node: Node) -> Node {
+    match node {
+        Node::Symbol(name) => Node::Symbol(format!("{name}'")),
+        other => Node::Call("prime".into(), vec![other]),
+    }
+}
+
+fn bare(mut group: Vec<Node>, joint: Joint) -> Node {
+    if group.len() == 1 { group.remove(0) } else { Node::List(group, joint) }
+}
