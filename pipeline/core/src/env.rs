@@ -154,6 +154,13 @@ impl FileDigests {
         Ok(digest)
     }
 
+    /// Remembers the digest of a file that this process has just written and closed.
+    pub fn insert(&self, path: &Path, digest: Digest) {
+        if let Ok(found) = stat(path) {
+            self.lock().insert(path.to_owned(), Known { digest, ..found });
+        }
+    }
+
     /// Writes what is known for the next run. Failing to do so only costs re-hashing, so nothing is reported.
     pub fn save(&self) {
         let Some(file) = &self.file else { return };

@@ -30,5 +30,5 @@ pub use recipe::{Fingerprint, Recipe};
 pub use row_kinds::{Annotate, Judgement, RowFilter};
 pub use rows::Row;
 pub use seed::Seed;
-pub use stage::{AnyStage, Source, SourceRange, Stage, StageEntry, Step, StepKind};
+pub use stage::{AnyStage, Estimate, Source, SourceRange, Stage, StageEntry, Step, StepKind};
 pub use task::{Rejection, Task};

@@ -153,11 +153,26 @@ pub trait Stage: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'stat
         Ok(Vec::new())
     }
 
+    /// Model calls that `rows` rows of the first port need, for `pipeline plan`.
+    fn estimate(&self, rows: u64) -> Option<Estimate> {
+        let _ = rows;
+        None
+    }
+
     /// Runs one task of a step.
     ///
     /// # Errors
     /// When the task cannot be done; nothing of it is kept then.
     fn run(&self, step: &Step, task: &mut Task<'_>) -> Result<(), StageError>;
+}
+
+/// Model calls that a stage would make if nothing were recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// Answers.
+    pub calls: u64,
+    /// Most tokens that the answers can have together.
+    pub max_tokens: u64,
 }
 
 /// [`Stage`] without its constants, so that the engine can hold any kind.
@@ -186,6 +201,8 @@ pub trait AnyStage: Send + Sync {
     /// # Errors
     /// As there.
     fn sources(&self, env: &Env) -> Result<Vec<Source>, StageError>;
+    /// See [`Stage::estimate`].
+    fn estimate(&self, rows: u64) -> Option<Estimate>;
     /// See [`Stage::run`].
     ///
     /// # Errors
@@ -216,6 +233,10 @@ impl<S: Stage> AnyStage for S {
 
     fn sources(&self, env: &Env) -> Result<Vec<Source>, StageError> {
         Stage::sources(self, env)
+    }
+
+    fn estimate(&self, rows: u64) -> Option<Estimate> {
+        Stage::estimate(self, rows)
     }
 
     fn run(&self, step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {

@@ -26,7 +26,7 @@ use crate::error::StageError;
 /// Raw bytes after which a row group ends.
 pub const ROW_GROUP_BYTES: usize = 64 << 20;
 /// Rows after which a row group ends.
-pub const ROW_GROUP_ROWS: usize = 65_536;
+pub const ROW_GROUP_ROWS: usize = 16_384;
 /// Raw bytes that a batch read from disk should hold about.
 const BATCH_BYTES: u64 = 8 << 20;
 
