@@ -1,0 +1,27 @@
+//! Plain functions on text: a view for matching, repetition, contamination and near-duplicates.
+//!
+//! This is the n-gram layer of the report's quality control (VibeThinker-3B, section on data for SFT:
+//! anomalous repetition, template degeneration, overlap with evaluation sets by 10-grams over
+//! normalised text). Everything here reads text and answers with numbers, hashes and byte spans; stored
+//! text is never changed. Nothing knows tables, files or stages.
+//!
+//! Reading order: [`view`] cuts a text into tokens, [`ngram`] hashes runs of them, [`repetition`] and
+//! [`contamination`] are the two filters, and [`shingle`], [`minhash`], [`lsh`] and [`union_find`] are the
+//! steps of near-duplicate search.
+
+pub mod error;
+pub mod view;
+pub mod ngram;
+pub mod repetition;
+pub mod contamination;
+pub mod shingle;
+pub mod minhash;
+pub mod lsh;
+pub mod union_find;
+
+mod character;
+mod region;
+mod scan;
+
+pub use error::TextError;
+pub use view::{Symbols, TokenKind, View, ViewBuilder};

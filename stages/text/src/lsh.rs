@@ -1,0 +1,197 @@
+//! Finds pairs of similar sketches without comparing all pairs: locality-sensitive hashing in bands.
+//!
+//! A sketch is cut into b bands of r components. Two rows meet when one band is equal, which for rows of
+//! Jaccard index s happens with probability 1 - (1 - s^r)^b. Band hashes are sorted, so equal ones are
+//! neighbours; every candidate is verified by the caller before two rows are joined, since transitive joins
+//! of unverified candidates melt unrelated rows into one cluster.
+
+use rayon::slice::ParallelSliceMut;
+
+use crate::error::TextError;
+use crate::ngram::mix;
+use crate::union_find::UnionFind;
+
+/// Bands and rows for a threshold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bands {
+    /// Number of bands, b.
+    pub bands: usize,
+    /// Components of a band, r; b r is at most the components of a sketch.
+    pub rows: usize,
+}
+
+impl Bands {
+    /// Chance that a pair of Jaccard index `similarity` becomes a candidate: 1 - (1 - s^r)^b.
+    pub fn probability(self, similarity: f64) -> f64 {
+        let power = |base: f64, exponent: usize| base.powi(i32::try_from(exponent).unwrap_or(i32::MAX));
+        1.0 - power(1.0 - power(similarity, self.rows), self.bands)
+    }
+}
+
+/// Bands that minimise the area of false positives below `threshold` plus that of false negatives above it.
+///
+/// # Errors
+/// [`TextError::Parameter`] for a threshold outside 0 to 1 (both excluded) and for a sketch without components.
+pub fn bands_for(threshold: f64, components: usize) -> Result<Bands, TextError> {
+    weighted_bands_for(threshold, components, 0.5)
+}
+
+/// The same with the weight of false negatives (0 to 1) chosen: candidates are verified, so a missed pair costs
+/// more than a needless one, and a weight above 0.5 may be wanted.
+///
+/// # Errors
+/// As [`bands_for`].
+pub fn weighted_bands_for(threshold: f64, components: usize, missed_weight: f64) -> Result<Bands, TextError> {
+    if !(threshold > 0.0 && threshold < 1.0) {
+        let reason = format!("{threshold} is not between 0 and 1");
+        return Err(TextError::Parameter { name: "threshold", reason });
+    }
+    if components == 0 {
+        let reason = "a sketch has at least 1 component".to_owned();
+        return Err(TextError::Parameter { name: "components", reason });
+    }
+    let mut best = Bands { bands: components, rows: 1 };
+    let mut least = f64::INFINITY;
+    for rows in 1..=components {
+        for bands in 1..=components / rows {
+            let candidate = Bands { bands, rows };
+            let needless = area(0.0, threshold, |s| candidate.probability(s));
+            let missed = area(threshold, 1.0, |s| 1.0 - candidate.probability(s));
+            let cost = needless * (1.0 - missed_weight) + missed * missed_weight;
+            if cost < least {
+                (best, least) = (candidate, cost);
+            }
+        }
+    }
+    Ok(best)
+}
+
+/// One hash a band of a sketch, appended to `out`; a row adds `bands.bands` of them.
+pub fn band_hashes(sketch: &[u64], bands: Bands, out: &mut Vec<u64>) {
+    for band in 0..bands.bands {
+        let components = sketch.iter().skip(band * bands.rows).take(bands.rows);
+        out.push(components.fold(mix(band as u64 + 1), |hash, component| mix(hash.rotate_left(23) ^ component)));
+    }
+}
+
+/// Calls `visit` with each pair of rows (smaller first) that share a band hash; a pair may come once a band.
+///
+/// `hashes` holds `bands` band hashes a row, row after row. Memory is one band at a time. `visit` sees a fixed
+/// order: by band, then by hash, then by rows.
+pub fn candidate_pairs(hashes: &[u64], bands: usize, mut visit: impl FnMut(u32, u32)) {
+    for_each_bucket(hashes, bands, |bucket| {
+        for (at, (_, first)) in bucket.iter().enumerate() {
+            for (_, second) in &bucket[at + 1..] {
+                visit(*first, *second);
+            }
+        }
+    });
+}
+
+/// Clusters of rows: connected sets of candidate pairs that `verify` confirms.
+///
+/// Pairs that already belong together are not verified again, which leaves the clusters as they are and saves
+/// most comparisons among many copies. The same for any order of rows up to the naming of rows.
+pub fn cluster(hashes: &[u64], bands: usize, mut verify: impl FnMut(u32, u32) -> bool) -> UnionFind {
+    let rows = hashes.len().checked_div(bands).unwrap_or(0);
+    let mut sets = UnionFind::new(u32::try_from(rows).unwrap_or(u32::MAX));
+    candidate_pairs(hashes, bands, |first, second| {
+        if sets.find(first) != sets.find(second) && verify(first, second) {
+            sets.union(first, second);
+        }
+    });
+    sets
+}
+
+/// Calls `visit` with each run of two or more rows that share a hash in a band, sorted by row.
+fn for_each_bucket(hashes: &[u64], bands: usize, mut visit: impl FnMut(&[(u64, u32)])) {
+    let mut column: Vec<(u64, u32)> = Vec::new();
+    for band in 0..bands {
+        column.clear();
+        column.extend(hashes.iter().skip(band).step_by(bands).copied().zip(0..));
+        column.par_sort_unstable();
+        for bucket in column.chunk_by(|first, second| first.0 == second.0) {
+            if bucket.len() > 1 {
+                visit(bucket);
+            }
+        }
+    }
+}
+
+/// Area under `curve` from `start` to `end` by Simpson's rule.
+fn area(start: f64, end: f64, curve: impl Fn(f64) -> f64) -> f64 {
+    const STEPS: u32 = 64;
+    let width = (end - start) / f64::from(STEPS);
+    let inner: f64 = (1..STEPS)
+        .map(|step| curve(start + f64::from(step) * width) * if step % 2 == 1 { 4.0 } else { 2.0 })
+        .sum();
+    (curve(start) + inner + curve(end)) * width / 3.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bands_fit_the_sketch_and_cut_near_the_threshold() {
+        for threshold in [0.3, 0.5, 0.7, 0.8, 0.9] {
+            let bands = bands_for(threshold, 128).unwrap();
+            assert!(bands.bands * bands.rows <= 128, "{bands:?}");
+            let (below, above) = (bands.probability(threshold - 0.2), bands.probability((threshold + 0.15).min(1.0)));
+            assert!(below < 0.5 && above > 0.7, "{threshold}: {bands:?} {below} {above}");
+        }
+    }
+
+    #[test]
+    fn more_weight_on_missed_pairs_finds_more() {
+        let even = bands_for(0.8, 128).unwrap();
+        let careful = weighted_bands_for(0.8, 128, 0.9).unwrap();
+        assert!(careful.probability(0.8) > even.probability(0.8));
+    }
+
+    #[test]
+    fn a_threshold_without_room_is_refused() {
+        for threshold in [0.0, 1.0, -1.0, f64::NAN] {
+            assert!(bands_for(threshold, 128).is_err());
+        }
+        assert!(bands_for(0.5, 0).is_err());
+    }
+
+    #[test]
+    fn the_same_components_in_another_band_do_not_meet() {
+        let bands = Bands { bands: 2, rows: 2 };
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        band_hashes(&[1, 2, 3, 4], bands, &mut first);
+        band_hashes(&[3, 4, 1, 2], bands, &mut second);
+        assert!(first[0] != second[0] && first[1] != second[1] && first[0] != second[1]);
+    }
+
+    #[test]
+    fn an_unverified_candidate_joins_nothing() {
+        let hashes = [7, 1, 7, 2, 7, 2];
+        assert_eq!(cluster(&hashes, 2, |_, _| false).roots(), [0, 1, 2]);
+        assert_eq!(cluster(&hashes, 2, |first, _| first == 1).roots(), [0, 1, 1]);
+        assert_eq!(cluster(&hashes, 2, |_, _| true).roots(), [0, 0, 0]);
+        assert!(cluster(&[], 0, |_, _| true).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn candidates_are_the_pairs_that_share_a_band(hashes in prop::collection::vec(0_u64..6, 0..60)) {
+            let bands = 3;
+            let rows: Vec<&[u64]> = hashes.chunks_exact(bands).collect();
+            let whole = &hashes[..rows.len() * bands];
+            let mut found = std::collections::BTreeSet::new();
+            candidate_pairs(whole, bands, |first, second| {
+                found.insert((first as usize, second as usize));
+            });
+            for second in 0..rows.len() {
+                for first in 0..second {
+                    let share = rows[first].iter().zip(rows[second]).any(|(a, b)| a == b);
+                    prop_assert_eq!(share, found.contains(&(first, second)));
+                }
+            }
+        }
+    }
+}

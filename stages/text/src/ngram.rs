@@ -1,0 +1,87 @@
+//! Hashes runs of tokens without making a string of each run.
+//!
+//! A run of n token hashes `t_0 .. t_{n-1}` has the polynomial hash `sum t_i B^(n-1-i)` modulo 2^64, which
+//! rolls in constant time a step, followed by a bit mixer because the low bits of such a sum are weak.
+
+use std::num::NonZeroUsize;
+
+const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Hashes of all runs of `n` tokens, in order; empty when there are fewer than `n` tokens.
+pub fn ngram_hashes(tokens: &[u64], n: NonZeroUsize) -> NgramHashes<'_> {
+    let n = n.get();
+    let leading = (1..n).fold(1_u64, |power, _| power.wrapping_mul(BASE));
+    let sum = if tokens.len() < n { 0 } else { sum(&tokens[..n]) };
+    NgramHashes { tokens, n, leading, sum, next: 0 }
+}
+
+/// Hash of one run of tokens, equal to what [`ngram_hashes`] gives for the same run.
+pub fn run_hash(tokens: &[u64]) -> u64 {
+    mix(sum(tokens))
+}
+
+/// Spreads every bit of the input over the output; a bijection (the finaliser of MurmurHash3).
+pub fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    let value = (value ^ (value >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+    value ^ (value >> 33)
+}
+
+fn sum(tokens: &[u64]) -> u64 {
+    tokens.iter().fold(0, |sum, token| sum.wrapping_mul(BASE).wrapping_add(*token))
+}
+
+/// Iterator of [`ngram_hashes`].
+#[derive(Debug, Clone)]
+pub struct NgramHashes<'a> {
+    tokens: &'a [u64],
+    n: usize,
+    leading: u64,
+    sum: u64,
+    next: usize,
+}
+
+impl Iterator for NgramHashes<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let end = self.next + self.n;
+        if end > self.tokens.len() {
+            return None;
+        }
+        let hash = mix(self.sum);
+        if let Some(entering) = self.tokens.get(end) {
+            let leaving = self.tokens[self.next].wrapping_mul(self.leading);
+            self.sum = self.sum.wrapping_sub(leaving).wrapping_mul(BASE).wrapping_add(*entering);
+        }
+        self.next += 1;
+        Some(hash)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.tokens.len() + 1).saturating_sub(self.next + self.n);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for NgramHashes<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_rolled_hash_is_the_hash_of_its_run(tokens in prop::collection::vec(any::<u64>(), 0..40), n in 1_usize..12) {
+            let rolled: Vec<u64> = ngram_hashes(&tokens, NonZeroUsize::new(n).unwrap()).collect();
+            let direct: Vec<u64> = tokens.windows(n).map(run_hash).collect();
+            prop_assert_eq!(rolled, direct);
+        }
+    }
+
+    #[test]
+    fn order_matters() {
+        assert_ne!(run_hash(&[1, 2]), run_hash(&[2, 1]));
+    }
+}

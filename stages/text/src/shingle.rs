@@ -1,0 +1,221 @@
+//! Turns a view into its set of shingles and compares two such sets exactly.
+//!
+//! The Jaccard index of two sets is |A and B| / |A or B|. A text shorter than a shingle is one shingle by
+//! itself (else all short texts would share the empty set and count as duplicates of each other), and a
+//! text without tokens has no set at all.
+
+use std::num::NonZeroUsize;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::ngram::{ngram_hashes, run_hash};
+use crate::view::{TokenKind, View};
+
+/// What a shingle is a run of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ShingleUnit {
+    /// Tokens of the view.
+    #[default]
+    Word,
+    /// Characters of the folded text.
+    Char,
+}
+
+/// Unit and length of a shingle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Shingling {
+    /// Words or characters.
+    pub unit: ShingleUnit,
+    /// How many of them a shingle has.
+    pub size: NonZeroUsize,
+}
+
+impl Default for Shingling {
+    /// Word 5-grams.
+    fn default() -> Self {
+        Self { unit: ShingleUnit::Word, size: NonZeroUsize::new(5).unwrap_or(NonZeroUsize::MIN) }
+    }
+}
+
+/// The shingles of one text: hashes, sorted, each once, at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShingleSet(Vec<u64>);
+
+impl ShingleSet {
+    /// Shingles of a view; `None` when it has no token.
+    pub fn new(view: &View, shingling: Shingling) -> Option<Self> {
+        match shingling.unit {
+            ShingleUnit::Word => Self::of_tokens(view.tokens(), shingling.size),
+            ShingleUnit::Char => Self::of_characters(view.folded(), shingling.size),
+        }
+    }
+
+    /// The same with every number hidden, so that texts which differ in their numbers only have equal sets.
+    pub fn number_masked(view: &View, shingling: Shingling) -> Option<Self> {
+        match shingling.unit {
+            ShingleUnit::Word => {
+                let mut tokens = Vec::with_capacity(view.len());
+                view.number_masked(&mut tokens);
+                Self::of_tokens(&tokens, shingling.size)
+            }
+            ShingleUnit::Char => {
+                let mut folded = String::with_capacity(view.folded().len());
+                for (index, kind) in view.kinds().iter().enumerate() {
+                    folded.push(' ');
+                    folded.push_str(if *kind == TokenKind::Number { "0" } else { view.token_text(index) });
+                }
+                Self::of_characters(folded.trim_start(), shingling.size)
+            }
+        }
+    }
+
+    /// A set of any hashes; `None` when there are none.
+    pub fn from_hashes(mut hashes: Vec<u64>) -> Option<Self> {
+        hashes.sort_unstable();
+        hashes.dedup();
+        (!hashes.is_empty()).then_some(Self(hashes))
+    }
+
+    /// The hashes, sorted, each once.
+    pub fn hashes(&self) -> &[u64] {
+        &self.0
+    }
+
+    /// Exact Jaccard index with another set, 0 to 1.
+    pub fn jaccard(&self, other: &Self) -> f64 {
+        let shared = intersection(&self.0, &other.0);
+        shared as f64 / (self.0.len() + other.0.len() - shared) as f64
+    }
+
+    fn of_tokens(tokens: &[u64], size: NonZeroUsize) -> Option<Self> {
+        if tokens.len() < size.get() && !tokens.is_empty() {
+            return Some(Self(vec![run_hash(tokens)]));
+        }
+        Self::from_hashes(ngram_hashes(tokens, size).collect())
+    }
+
+    fn of_characters(folded: &str, size: NonZeroUsize) -> Option<Self> {
+        let ends = folded.char_indices().map(|(at, character)| at + character.len_utf8()).skip(size.get() - 1);
+        let starts = folded.char_indices().map(|(at, _)| at);
+        let hashes: Vec<u64> =
+            starts.zip(ends).map(|(start, end)| xxh3_64(&folded.as_bytes()[start..end])).collect();
+        if hashes.is_empty() && !folded.is_empty() {
+            return Some(Self(vec![xxh3_64(folded.as_bytes())]));
+        }
+        Self::from_hashes(hashes)
+    }
+}
+
+/// Whether the numbers of two texts differ, as multisets. Near-duplicates whose numbers differ are two problems.
+pub fn numbers_differ(first: &View, second: &View) -> bool {
+    let sorted = |view: &View| {
+        let mut numbers: Vec<u64> = view.numbers().collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    sorted(first) != sorted(second)
+}
+
+/// Whether two texts say the same with other numbers: equal shingles once numbers are hidden, other numbers.
+pub fn are_number_twins(first: &View, second: &View, shingling: Shingling) -> bool {
+    let masked = ShingleSet::number_masked(first, shingling);
+    masked.is_some() && masked == ShingleSet::number_masked(second, shingling) && numbers_in_order_differ(first, second)
+}
+
+/// Two problems with the same numbers at other places are two problems as well.
+fn numbers_in_order_differ(first: &View, second: &View) -> bool {
+    !first.numbers().eq(second.numbers())
+}
+
+fn intersection(first: &[u64], second: &[u64]) -> usize {
+    let (mut left, mut right, mut shared) = (0, 0, 0);
+    while let (Some(a), Some(b)) = (first.get(left), second.get(right)) {
+        shared += usize::from(a == b);
+        left += usize::from(a <= b);
+        right += usize::from(b <= a);
+    }
+    shared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::Symbols;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn words(text: &str) -> Option<ShingleSet> {
+        ShingleSet::new(&View::new(text), Shingling::default())
+    }
+
+    #[test]
+    fn short_texts_are_one_shingle_each_and_differ() {
+        let (cat, dog) = (words("cat").unwrap(), words("dog").unwrap());
+        assert_eq!(cat.hashes().len(), 1);
+        assert!(cat.jaccard(&dog) == 0.0);
+        assert!(cat.jaccard(&words("Cat!").unwrap()) == 1.0);
+    }
+
+    #[test]
+    fn a_text_without_tokens_has_no_set() {
+        assert_eq!(words(""), None);
+        assert_eq!(words(" ?! "), None);
+    }
+
+    #[test]
+    fn characters_of_unspaced_text_make_shingles() {
+        let shingling = Shingling { unit: ShingleUnit::Char, size: NonZeroUsize::new(3).unwrap() };
+        let set = ShingleSet::new(&View::new("小明买了一本书"), shingling).unwrap();
+        assert_eq!(set.hashes().len(), 5);
+        assert_eq!(ShingleSet::new(&View::new("书"), shingling).unwrap().hashes().len(), 1);
+    }
+
+    #[test]
+    fn number_twins_share_everything_but_numbers() {
+        let view = |text| View::new(text);
+        let first = view("Tom has 5 pens and buys 7 more. How many pens does he have?");
+        let second = view("Tom has 8 pens and buys 9 more. How many pens does he have?");
+        let third = view("Tim has 8 pens and buys 9 more. How many pens does he have?");
+        for unit in [ShingleUnit::Word, ShingleUnit::Char] {
+            let shingling = Shingling { unit, ..Shingling::default() };
+            assert!(are_number_twins(&first, &second, shingling));
+            assert!(!are_number_twins(&first, &first, shingling));
+            assert!(!are_number_twins(&second, &third, shingling));
+        }
+        assert!(numbers_differ(&first, &second) && !numbers_differ(&second, &third));
+    }
+
+    #[test]
+    fn other_operators_are_other_shingles_when_the_view_keeps_them() {
+        let set = |text| ShingleSet::new(&View::with_symbols(text, Symbols::Operators), Shingling::default());
+        assert_ne!(set("What is 12 + 7?"), set("What is 12 - 7?"));
+    }
+
+    proptest! {
+        #[test]
+        fn jaccard_is_symmetric_and_agrees_with_sets(
+            first in prop::collection::vec(0_u64..40, 1..40),
+            second in prop::collection::vec(0_u64..40, 1..40),
+        ) {
+            let (a, b): (BTreeSet<u64>, BTreeSet<u64>) = (first.iter().copied().collect(), second.iter().copied().collect());
+            let expected = a.intersection(&b).count() as f64 / a.union(&b).count() as f64;
+            let (a, b) = (ShingleSet::from_hashes(first).unwrap(), ShingleSet::from_hashes(second).unwrap());
+            prop_assert_eq!(a.jaccard(&b).to_bits(), b.jaccard(&a).to_bits());
+            prop_assert!((a.jaccard(&b) - expected).abs() < 1e-12);
+            prop_assert!(a.jaccard(&a) == 1.0);
+        }
+
+        #[test]
+        fn any_text_has_shingles_unless_it_has_no_token(text in "\\PC{0,60}", size in 1_usize..8, is_char in any::<bool>()) {
+            let unit = if is_char { ShingleUnit::Char } else { ShingleUnit::Word };
+            let shingling = Shingling { unit, size: NonZeroUsize::new(size).unwrap() };
+            let view = View::new(&text);
+            prop_assert_eq!(ShingleSet::new(&view, shingling).is_none(), view.is_empty());
+            prop_assert_eq!(ShingleSet::number_masked(&view, shingling).is_none(), view.is_empty());
+        }
+    }
+}
