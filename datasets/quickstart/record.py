@@ -16,6 +16,7 @@ import collections
 import concurrent.futures
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -139,27 +140,30 @@ def record_missing(urls):
     known = {key_of(record): record for record in read_lines(path) + read_lines(partial)}
     records = wanted()
     missing = [record for record in records if key_of(record) not in known]
-    begun = time.monotonic()
-    with open(partial, "a", encoding="utf-8") as file:
-        with concurrent.futures.ThreadPoolExecutor(SLOTS * len(urls)) as pool:
-            free = collections.deque(urls * SLOTS)
+    # the answers to one question are asked in turn: the server then finds the prompt in its cache
+    groups = [list(group) for _, group in itertools.groupby(missing, key=lambda record: record["messages"][-1]["content"])]
+    free = collections.deque(urls * SLOTS)
+    begun, done = time.monotonic(), 0
 
-            def work(record):
-                url = free.popleft()
-                try:
-                    return ask(url, record)
-                finally:
-                    free.append(url)
-
-            for done, future in enumerate(concurrent.futures.as_completed([pool.submit(work, r) for r in missing]), 1):
-                answered = future.result()
+    def answers_of(group):
+        url = free.popleft()
+        try:
+            for record in group:
+                answered = ask(url, record)
+                with open(partial, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(answered, ensure_ascii=False) + "\n")
                 known[key_of(answered)] = answered
-                file.write(json.dumps(answered, ensure_ascii=False) + "\n")
-                file.flush()
-                if done % 100 == 0 or done == len(missing):
-                    print(f"{done} of {len(missing)} answers, {done / (time.monotonic() - begun):.2f} a second", file=sys.stderr, flush=True)
+        finally:
+            free.append(url)
+        return len(group)
+
+    with concurrent.futures.ThreadPoolExecutor(SLOTS * len(urls)) as pool:
+        for future in concurrent.futures.as_completed([pool.submit(answers_of, group) for group in groups]):
+            done += future.result()
+            rate = done / (time.monotonic() - begun)
+            print(f"{done} of {len(missing)} answers, {rate:.2f} a second", file=sys.stderr, flush=True)
     write(path, [known[key_of(record)] for record in records])
-    partial.unlink()
+    partial.unlink(missing_ok=True)
 
 
 def write(path, records):
