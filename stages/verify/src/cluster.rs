@@ -19,7 +19,8 @@ pub fn cluster(answers: &[&str]) -> Vec<usize> {
     let mut representatives: Vec<&str> = Vec::new();
     let mut keyed: BTreeMap<String, usize> = BTreeMap::new();
     let mut rest = Vec::new();
-    let distinct: std::collections::BTreeSet<&str> = answers.iter().map(|answer| answer.trim()).collect();
+    let distinct: std::collections::BTreeSet<&str> =
+        answers.iter().map(|answer| answer.trim()).collect();
     for text in distinct {
         let Some(key) = math::class_key(text) else {
             rest.push(text);
@@ -32,10 +33,13 @@ pub fn cluster(answers: &[&str]) -> Vec<usize> {
         texts.insert(text, class);
     }
     for text in rest {
-        let class = representatives.iter().position(|other| math::equivalent(other, text).is_correct()).unwrap_or_else(|| {
-            representatives.push(text);
-            representatives.len() - 1
-        });
+        let class = representatives
+            .iter()
+            .position(|other| math::equivalent(other, text).is_correct())
+            .unwrap_or_else(|| {
+                representatives.push(text);
+                representatives.len() - 1
+            });
         texts.insert(text, class);
     }
     let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();

@@ -41,7 +41,11 @@ const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// The letters of a set of `count` options; ten when the count is not known.
 pub fn letters(count: usize) -> &'static str {
-    &LETTERS[..if count == 0 { 10 } else { count.min(LETTERS.len()) }]
+    &LETTERS[..if count == 0 {
+        10
+    } else {
+        count.min(LETTERS.len())
+    }]
 }
 
 /// Judges a trace. `label` is a letter, `(D) text`, or the text of an option; without options an
@@ -56,8 +60,16 @@ pub fn verify(label: &str, options: &[&str], trace: &str, extraction: Extraction
     let set = letters(options.len());
     let wanted = match resolved(label, options, set) {
         Some(letter) => letter,
-        None if options.is_empty() && !label.trim().is_empty() => return math::verify(label, trace, extraction),
-        None => return Judgement::new(Verdict::LabelUnparsable, "label_unparsable: no option of this set", ""),
+        None if options.is_empty() && !label.trim().is_empty() => {
+            return math::verify(label, trace, extraction);
+        }
+        None => {
+            return Judgement::new(
+                Verdict::LabelUnparsable,
+                "label_unparsable: no option of this set",
+                "",
+            );
+        }
     };
     let start = match answer_start(trace) {
         Ok(start) => start,
@@ -67,13 +79,33 @@ pub fn verify(label: &str, options: &[&str], trace: &str, extraction: Extraction
     let truncated = boxes(section) == Err(Missing::Truncated);
     match chosen(section, set, extraction) {
         _ if truncated => Judgement::new(Verdict::NoAnswer, Missing::Truncated.as_str(), ""),
-        Some((Choice::Several, place, weak)) => Judgement::new(Verdict::Incorrect, "several_letters", "option").with_answer(place, weak),
+        Some((Choice::Several, place, weak)) => {
+            Judgement::new(Verdict::Incorrect, "several_letters", "option").with_answer(place, weak)
+        }
         Some((Choice::One(letter), place, weak)) => {
             if let Some(other) = conflicting(letter, place, options) {
-                return Judgement::new(Verdict::Incorrect, format!("conflict: letter {letter}, text of {other}"), "option").with_answer(place, weak);
+                return Judgement::new(
+                    Verdict::Incorrect,
+                    format!("conflict: letter {letter}, text of {other}"),
+                    "option",
+                )
+                .with_answer(place, weak);
             }
-            let verdict = if letter == wanted { Verdict::Correct } else { Verdict::Incorrect };
-            Judgement::new(verdict, if letter == wanted { "equal" } else { "different" }, "option").with_answer(letter.to_string(), weak)
+            let verdict = if letter == wanted {
+                Verdict::Correct
+            } else {
+                Verdict::Incorrect
+            };
+            Judgement::new(
+                verdict,
+                if letter == wanted {
+                    "equal"
+                } else {
+                    "different"
+                },
+                "option",
+            )
+            .with_answer(letter.to_string(), weak)
         }
         Some((Choice::None, ..)) | None => by_text(wanted, options, section, extraction),
     }
@@ -101,9 +133,19 @@ fn resolved(label: &str, options: &[&str], set: &str) -> Option<char> {
 /// The one option whose text equals `text`.
 fn matching(text: &str, options: &[&str], set: &str) -> Option<char> {
     let literal = |option: &&str| option.trim().eq_ignore_ascii_case(text.trim());
-    let mut found: Vec<usize> = options.iter().enumerate().filter(|(_, option)| literal(option)).map(|(index, _)| index).collect();
+    let mut found: Vec<usize> = options
+        .iter()
+        .enumerate()
+        .filter(|(_, option)| literal(option))
+        .map(|(index, _)| index)
+        .collect();
     if found.is_empty() {
-        found = options.iter().enumerate().filter(|(_, option)| math::equivalent(option_text(option), text).is_correct()).map(|(index, _)| index).collect();
+        found = options
+            .iter()
+            .enumerate()
+            .filter(|(_, option)| math::equivalent(option_text(option), text).is_correct())
+            .map(|(index, _)| index)
+            .collect();
     }
     match found[..] {
         [index] => set.chars().nth(index),
@@ -116,7 +158,9 @@ fn option_text(option: &str) -> &str {
     let trimmed = option.trim();
     let mut letters = trimmed.trim_start_matches('(').chars();
     match (letters.next(), letters.next()) {
-        (Some(letter), Some(')' | '.' | ':')) if letter.is_ascii_uppercase() => letters.as_str().trim(),
+        (Some(letter), Some(')' | '.' | ':')) if letter.is_ascii_uppercase() => {
+            letters.as_str().trim()
+        }
         _ => trimmed,
     }
 }
@@ -126,9 +170,15 @@ fn by_text(wanted: char, options: &[&str], section: &str, extraction: Extraction
         return Judgement::new(Verdict::NoAnswer, Missing::Unmarked.as_str(), "");
     };
     match matching(&found.text, options, letters(options.len())) {
-        Some(letter) if letter == wanted => Judgement::new(Verdict::Correct, "equal", "option_text"),
+        Some(letter) if letter == wanted => {
+            Judgement::new(Verdict::Correct, "equal", "option_text")
+        }
         Some(_) => Judgement::new(Verdict::Incorrect, "different", "option_text"),
-        None => Judgement::new(Verdict::NoAnswer, "no_option: the answer is none of the options", "option_text"),
+        None => Judgement::new(
+            Verdict::NoAnswer,
+            "no_option: the answer is none of the options",
+            "option_text",
+        ),
     }
     .with_answer(found.text, found.weak)
 }
@@ -137,7 +187,9 @@ fn by_text(wanted: char, options: &[&str], section: &str, extraction: Extraction
 fn conflicting(letter: char, place: &str, options: &[&str]) -> Option<char> {
     let set = letters(options.len());
     let (_, rest) = place.split_once(letter)?;
-    let text = rest.trim_start_matches(|mark: char| mark.is_whitespace() || ".):：,*]}".contains(mark)).trim_end_matches(|mark: char| mark.is_whitespace() || ".)}*$".contains(mark));
+    let text = rest
+        .trim_start_matches(|mark: char| mark.is_whitespace() || ".):：,*]}".contains(mark))
+        .trim_end_matches(|mark: char| mark.is_whitespace() || ".)}*$".contains(mark));
     if text.is_empty() || options.is_empty() {
         return None;
     }
@@ -149,7 +201,9 @@ fn conflicting(letter: char, place: &str, options: &[&str]) -> Option<char> {
 pub fn only_letter(text: &str, set: &str) -> Option<char> {
     let (at, letter) = opened(text, set)?;
     let rest = &text[at..];
-    rest.chars().all(|mark| mark.is_whitespace() || ".)]}*$\"'。）".contains(mark)).then_some(letter)
+    rest.chars()
+        .all(|mark| mark.is_whitespace() || ".)]}*$\"'。）".contains(mark))
+        .then_some(letter)
 }
 
 /// Skips decoration and reads a letter; gives the byte after it.
@@ -157,9 +211,24 @@ fn opened(text: &str, set: &str) -> Option<(usize, char)> {
     let mut at = 0;
     loop {
         let rest = &text[at..];
-        let skipped = ["\\textbf{", "\\text{", "\\mathrm{", "\\mathbf{", "\\textrm{", "\\boxed{", "\\fbox{", "option", "Option", "Choice", "choice", "选项", "\\left", "\\("]
-            .into_iter()
-            .find(|word| rest.starts_with(word));
+        let skipped = [
+            "\\textbf{",
+            "\\text{",
+            "\\mathrm{",
+            "\\mathbf{",
+            "\\textrm{",
+            "\\boxed{",
+            "\\fbox{",
+            "option",
+            "Option",
+            "Choice",
+            "choice",
+            "选项",
+            "\\left",
+            "\\(",
+        ]
+        .into_iter()
+        .find(|word| rest.starts_with(word));
         if let Some(word) = skipped {
             at += word.len();
             continue;
@@ -174,26 +243,42 @@ fn opened(text: &str, set: &str) -> Option<(usize, char)> {
         }
         at += letter.len_utf8();
         let next = text[at..].chars().next();
-        return (!next.is_some_and(|next| next.is_ascii_alphanumeric() || next == '_' || next == '\'' || next == '’')).then_some((at, letter));
+        return (!next.is_some_and(|next| {
+            next.is_ascii_alphanumeric() || next == '_' || next == '\'' || next == '’'
+        }))
+        .then_some((at, letter));
     }
 }
 
 /// The option that `text` begins with, as in a box or after "the answer is".
 pub fn leading_letter(text: &str, set: &str) -> Choice {
-    let run: String = text.trim().trim_matches(|mark: char| "*$().{}".contains(mark)).to_string();
-    if run.len() > 1 && run.len() <= set.len() && run.chars().all(|letter| set.contains(letter)) && run.len() <= 4 {
+    let run: String = text
+        .trim()
+        .trim_matches(|mark: char| "*$().{}".contains(mark))
+        .to_string();
+    if run.len() > 1
+        && run.len() <= set.len()
+        && run.chars().all(|letter| set.contains(letter))
+        && run.len() <= 4
+    {
         return Choice::Several;
     }
-    let Some((at, letter)) = opened(text, set) else { return Choice::None };
+    let Some((at, letter)) = opened(text, set) else {
+        return Choice::None;
+    };
     let decorated = at > letter.len_utf8();
     let rest = &text[at..];
-    let next = rest.trim_start().chars().next();
-    if next.is_some_and(|next| "=+-*^/_<>≤≥≠".contains(next)) && !rest.starts_with("**") && !rest.trim_start().starts_with("**") {
+    let tail = rest.trim_start_matches([' ', '}', '$']);
+    if tail.starts_with(|next| "=+-*^/_<>≤≥≠".contains(next)) && !tail.starts_with("**") {
         return Choice::None;
     }
     // an article or the pronoun: a lower-case word follows
     let word = rest.strip_prefix(' ').and_then(|rest| rest.chars().next());
-    if word.is_some_and(char::is_lowercase) && !decorated && matches!(letter, 'A' | 'I') && joined(rest, set).is_none() {
+    if word.is_some_and(char::is_lowercase)
+        && !decorated
+        && matches!(letter, 'A' | 'I')
+        && joined(rest, set).is_none()
+    {
         return Choice::None;
     }
     match joined(rest, set) {
@@ -204,16 +289,27 @@ pub fn leading_letter(text: &str, set: &str) -> Choice {
 
 /// A second letter joined to the first by a comma, "and" or "or".
 fn joined(rest: &str, set: &str) -> Option<char> {
-    let trimmed = rest.trim_start_matches(|mark: char| mark.is_whitespace() || ")}]*$".contains(mark));
-    let after = [",", "and ", "or ", "/", "&", "和", "或", "、", "，"].into_iter().find_map(|word| trimmed.strip_prefix(word))?;
-    let after = after.trim_start().trim_start_matches("and ").trim_start_matches("or ");
+    let trimmed =
+        rest.trim_start_matches(|mark: char| mark.is_whitespace() || ")}]*$".contains(mark));
+    let after = [",", "and ", "or ", "/", "&", "和", "或", "、", "，"]
+        .into_iter()
+        .find_map(|word| trimmed.strip_prefix(word))?;
+    let after = after
+        .trim_start()
+        .trim_start_matches("and ")
+        .trim_start_matches("or ");
     let (at, letter) = opened(after, set)?;
     let next = after[at..].trim_start().chars().next();
-    next.is_none_or(|next| !next.is_lowercase()).then_some(letter)
+    next.is_none_or(|next| !next.is_lowercase())
+        .then_some(letter)
 }
 
 /// The last choice of a text, where it stands, and whether it is only a guess.
-fn chosen<'a>(section: &'a str, set: &str, extraction: Extraction) -> Option<(Choice, &'a str, bool)> {
+fn chosen<'a>(
+    section: &'a str,
+    set: &str,
+    extraction: Extraction,
+) -> Option<(Choice, &'a str, bool)> {
     let anchored = last_anchor(section, set);
     let boxed = boxes(section).ok()?.into_iter().rev().find_map(|found| {
         let content = &section[found.content.clone()];
@@ -221,8 +317,12 @@ fn chosen<'a>(section: &'a str, set: &str, extraction: Extraction) -> Option<(Ch
         (choice != Choice::None).then_some((found.whole.start, choice, content))
     });
     match (anchored, boxed) {
-        (Some((at, choice, place)), Some((box_at, ..))) if at >= box_at => return Some((choice, place, false)),
-        (_, Some((_, choice, place))) | (Some((_, choice, place)), None) => return Some((choice, place, false)),
+        (Some((at, choice, place)), Some((box_at, ..))) if at >= box_at => {
+            return Some((choice, place, false));
+        }
+        (_, Some((_, choice, place))) | (Some((_, choice, place)), None) => {
+            return Some((choice, place, false));
+        }
         (None, None) => {}
     }
     if let Some((choice, place)) = marked_line(section, set) {
@@ -237,19 +337,48 @@ fn chosen<'a>(section: &'a str, set: &str, extraction: Extraction) -> Option<(Ch
 /// The last "answer is X", "答案选 X", "option X" that names a letter.
 fn last_anchor<'a>(section: &'a str, set: &str) -> Option<(usize, Choice, &'a str)> {
     let lower = section.to_ascii_lowercase();
-    let words = ["answer", "correct option", "correct choice", "答案", "应选", "故选", "选择", "选"];
-    let mut spots: Vec<(usize, usize)> = words.iter().flat_map(|word| lower.match_indices(word).map(|(at, found)| (at, at + found.len()))).collect();
+    let words = [
+        "answer",
+        "correct option",
+        "correct choice",
+        "答案",
+        "应选",
+        "故选",
+        "选择",
+        "选",
+    ];
+    let mut spots: Vec<(usize, usize)> = words
+        .iter()
+        .flat_map(|word| {
+            lower
+                .match_indices(word)
+                .map(|(at, found)| (at, at + found.len()))
+        })
+        .collect();
     spots.sort_unstable();
     for (at, end) in spots.into_iter().rev().take(12) {
-        let line_end = section[end..].find(['\n', '。']).map_or(section.len(), |found| end + found);
+        let line_end = section[end..]
+            .find(['\n', '。'])
+            .map_or(section.len(), |found| end + found);
         let mut line = &section[end..line_end];
-        if line.trim_matches([':', '*', ' ', '：']).is_empty() || line.trim() == "is" || line.trim() == "is:" {
+        if line.trim_matches([':', '*', ' ', '：']).is_empty()
+            || line.trim() == "is"
+            || line.trim() == "is:"
+        {
             let next = section[line_end..].trim_start_matches(['\n', ' ', '*']);
             let from = section.len() - next.len();
-            line = &section[from..section[from..].find('\n').map_or(section.len(), |found| from + found)];
+            line = &section[from..section[from..]
+                .find('\n')
+                .map_or(section.len(), |found| from + found)];
         }
         let clause = line.split(['.', ';']).next().unwrap_or(line);
-        let clause = if clause.len() + 1 < line.len() && clause.trim_matches([' ', ':', '*', '(']).len() <= 4 { line } else { clause };
+        let clause = if clause.len() + 1 < line.len()
+            && clause.trim_matches([' ', ':', '*', '(']).len() <= 4
+        {
+            line
+        } else {
+            clause
+        };
         if let Some((choice, place)) = after_verb(clause, set) {
             return Some((at, choice, place));
         }
@@ -260,7 +389,18 @@ fn last_anchor<'a>(section: &'a str, set: &str) -> Option<(usize, Choice, &'a st
 /// The letter that follows the verb of an anchor, or the first letter of its clause.
 fn after_verb<'a>(clause: &'a str, set: &str) -> Option<(Choice, &'a str)> {
     let mut rest = clause.trim_start_matches([' ', '*', '_', ':', '：', 's']);
-    for verb in ["is:", "is ", "are ", "would be ", "should be ", "must be ", "seems to be ", "是", "为", "选"] {
+    for verb in [
+        "is:",
+        "is ",
+        "are ",
+        "would be ",
+        "should be ",
+        "must be ",
+        "seems to be ",
+        "是",
+        "为",
+        "选",
+    ] {
         if let Some(after) = rest.strip_prefix(verb) {
             rest = after.trim_start_matches([' ', '*', ':', '：']);
         }
@@ -279,19 +419,43 @@ fn after_verb<'a>(clause: &'a str, set: &str) -> Option<(Choice, &'a str)> {
 
 /// A line that is a letter with its mark: `D.`, `(D)`, `D) text`, `B。不是 A`.
 fn marked_line<'a>(section: &'a str, set: &str) -> Option<(Choice, &'a str)> {
-    let lines: Vec<&str> = section.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> = section
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     let offered = |line: &str| {
         let plain = line.trim_start_matches(['*', ' ']);
-        let bracket = plain.starts_with('(') || plain.starts_with("\\boxed") || plain.to_ascii_lowercase().starts_with("option") || plain.starts_with("选项");
+        let bracket = plain.starts_with('(')
+            || plain.starts_with("\\boxed")
+            || plain.to_ascii_lowercase().starts_with("option")
+            || plain.starts_with("选项");
         let (at, _) = opened(plain, set)?;
         let next = plain[at..].chars().next();
-        (bracket || next.is_none_or(|next| ".):：。*）".contains(next) || !next.is_ascii() && next.is_alphabetic())).then(|| leading_letter(plain, set))
+        (bracket
+            || next.is_none_or(|next| {
+                ".):：。*）".contains(next) || !next.is_ascii() && next.is_alphabetic()
+            }))
+        .then(|| leading_letter(plain, set))
     };
-    let marked: Vec<(Choice, &str)> = lines.iter().filter_map(|line| offered(line).filter(|choice| *choice != Choice::None).map(|choice| (choice, *line))).collect();
+    let marked: Vec<(Choice, &str)> = lines
+        .iter()
+        .filter_map(|line| {
+            offered(line)
+                .filter(|choice| *choice != Choice::None)
+                .map(|choice| (choice, *line))
+        })
+        .collect();
     match marked[..] {
         [one] => Some(one),
         // a list of all options is the question said again; a last line of its own is the choice
-        [.., last] if lines.last() == Some(&last.1) && last.1.chars().count() <= 24 && !is_listing(&marked) => Some(last),
+        [.., last]
+            if lines.last() == Some(&last.1)
+                && last.1.chars().count() <= 24
+                && !is_listing(&marked) =>
+        {
+            Some(last)
+        }
         _ => None,
     }
 }
@@ -307,8 +471,16 @@ fn last_letter<'a>(text: &'a str, set: &str) -> Option<(char, &'a str)> {
     for (at, letter) in text.char_indices() {
         let after = &text[at + letter.len_utf8()..];
         let next = after.chars().next().unwrap_or(' ');
-        let alone = !previous.is_alphanumeric() && previous != '\\' && !next.is_ascii_alphanumeric() && next != '\'' && next != '’' && next != '_';
-        let article = matches!(letter, 'A' | 'I') && next == ' ' && after[1..].starts_with(char::is_lowercase);
+        let alone = !previous.is_alphanumeric()
+            && previous != '\\'
+            && !next.is_ascii_alphanumeric()
+            && next != '\''
+            && next != '’'
+            && next != '_';
+        let article = matches!(letter, 'A' | 'I')
+            && after
+                .strip_prefix(' ')
+                .is_some_and(|word| word.starts_with(char::is_lowercase));
         if set.contains(letter) && alone && !article {
             found = Some((letter, &text[at..at + letter.len_utf8()]));
         }

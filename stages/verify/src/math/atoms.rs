@@ -15,7 +15,9 @@ const MAX_DIGITS: usize = 20_000;
 
 impl Parser {
     pub(super) fn atom(&mut self) -> Result<Node, ParseError> {
-        let Some(token) = self.peek().cloned() else { return Err(ParseError::Ended) };
+        let Some(token) = self.peek().cloned() else {
+            return Err(ParseError::Ended);
+        };
         self.at += 1;
         match token {
             Token::Number(digits) => self.numeral(&digits),
@@ -37,17 +39,25 @@ impl Parser {
     }
 
     fn numeral(&mut self, digits: &str) -> Result<Node, ParseError> {
-        if self.peek_sign() == Some('_') && digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        let raised = self.at >= 2 && self.tokens.get(self.at - 2) == Some(&Token::Sign('^'));
+        if self.peek_sign() == Some('_')
+            && !raised
+            && digits.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        {
             self.at += 1;
             let base = self.base()?;
             return Ok(Node::Based(digits.trim_start_matches('0').into(), base));
         }
-        let mut value = number(digits).ok_or_else(|| ParseError::Unexpected("numeral beyond the budget".into()))?;
-        if matches!(self.peek(), Some(Token::Function(name)) if name == "overline") && digits.contains('.') {
+        let mut value = number(digits)
+            .ok_or_else(|| ParseError::Unexpected("numeral beyond the budget".into()))?;
+        if matches!(self.peek(), Some(Token::Function(name)) if name == "overline")
+            && digits.contains('.')
+        {
             self.at += 1;
             let repeated = self.plain_group().ok_or(ParseError::Ended)?;
             let places = digits.len() - digits.find('.').unwrap_or(0) - 1;
-            value += repeating(&repeated, places).ok_or_else(|| ParseError::Unexpected("repeating digits".into()))?;
+            value += repeating(&repeated, places)
+                .ok_or_else(|| ParseError::Unexpected("repeating digits".into()))?;
             return Ok(Node::Number(value));
         }
         if digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -62,15 +72,23 @@ impl Parser {
     /// `\frac{1}{2}` or `1/2` right after a whole number: a mixed number.
     fn proper_fraction(&self) -> Option<(RBig, usize)> {
         let number_at = |at: usize| match self.tokens.get(at) {
-            Some(Token::Number(digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some(digits.clone()),
+            Some(Token::Number(digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some(digits.clone())
+            }
             _ => None,
         };
         let sign_at = |at: usize, sign: char| self.tokens.get(at) == Some(&Token::Sign(sign));
         let at = self.at;
         let (above, below, taken) = match self.tokens.get(at)? {
-            Token::Function(name) if name == "vulgar" => (number_at(at + 1)?, number_at(at + 2)?, 3),
+            Token::Function(name) if name == "vulgar" => {
+                (number_at(at + 1)?, number_at(at + 2)?, 3)
+            }
             Token::Function(name) if name == "frac" => {
-                if sign_at(at + 1, '{') && sign_at(at + 3, '}') && sign_at(at + 4, '{') && sign_at(at + 6, '}') {
+                if sign_at(at + 1, '{')
+                    && sign_at(at + 3, '}')
+                    && sign_at(at + 4, '{')
+                    && sign_at(at + 6, '}')
+                {
                     (number_at(at + 2)?, number_at(at + 5)?, 7)
                 } else {
                     let pair = number_at(at + 1)?;
@@ -87,12 +105,45 @@ impl Parser {
         (above < below && above > RBig::ZERO).then(|| (above / below, taken))
     }
 
+    /// An index behind a bracketed numeral (its base) or behind a power (`v^2_0`).
+    pub(super) fn indexed(&mut self, node: Node) -> Result<Node, ParseError> {
+        match node {
+            Node::Number(value) if value.denominator().is_one() => {
+                Ok(Node::Based(value.numerator().to_string(), self.base()?))
+            }
+            Node::Power(base, exponent) => match *base {
+                Node::Symbol(name) => {
+                    let index = self.plain_group().ok_or_else(|| self.unexpected())?;
+                    Ok(Node::Power(
+                        Box::new(Node::Symbol(format!("{name}_{index}"))),
+                        exponent,
+                    ))
+                }
+                _ => Err(self.unexpected()),
+            },
+            _ => Err(self.unexpected()),
+        }
+    }
+
     fn base(&mut self) -> Result<u32, ParseError> {
-        let text = if self.peek_sign() == Some('{') { self.plain_group() } else { self.take_plain() }.ok_or_else(|| self.unexpected())?;
-        let named = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+        let text = if self.peek_sign() == Some('{') {
+            self.plain_group()
+        } else {
+            self.take_plain()
+        }
+        .ok_or_else(|| self.unexpected())?;
+        let named = [
+            "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+            "twelve",
+        ];
         let word = text.to_ascii_lowercase();
-        let base = named.iter().position(|name| *name == word).and_then(|index| u32::try_from(index + 2).ok()).or_else(|| text.parse().ok());
-        base.filter(|base| (2..=36).contains(base)).ok_or(ParseError::Unexpected(text))
+        let base = named
+            .iter()
+            .position(|name| *name == word)
+            .and_then(|index| u32::try_from(index + 2).ok())
+            .or_else(|| text.parse().ok());
+        base.filter(|base| (2..=36).contains(base))
+            .ok_or(ParseError::Unexpected(text))
     }
 
     fn take_plain(&mut self) -> Option<String> {
@@ -122,7 +173,10 @@ impl Parser {
                     }
                 }
                 Token::Sign(sign) => text.push(sign),
-                Token::Number(part) | Token::Symbol(part) | Token::Word(part) | Token::Function(part) => text.push_str(&part),
+                Token::Number(part)
+                | Token::Symbol(part)
+                | Token::Word(part)
+                | Token::Function(part) => text.push_str(&part),
             }
         }
         None
@@ -137,7 +191,10 @@ impl Parser {
             let index = self.plain_group().ok_or_else(|| self.unexpected())?;
             name = format!("{name}_{index}");
         }
-        let usual = matches!(name.as_str(), "f" | "g" | "h" | "F" | "G" | "φ" | "Φ" | "ψ" | "Re" | "Im");
+        let usual = matches!(
+            name.as_str(),
+            "f" | "g" | "h" | "F" | "G" | "φ" | "Φ" | "ψ" | "Re" | "Im"
+        );
         if self.peek_sign() == Some('(') && (usual || (self.at == 1 && self.defines())) {
             self.at += 1;
             let arguments = self.arguments(')')?;
@@ -148,7 +205,9 @@ impl Parser {
 
     /// Whether the bracket that opens here closes right before an equals sign.
     fn defines(&self) -> bool {
-        let close = self.tokens[self.at..].iter().position(|token| *token == Token::Sign(')'));
+        let close = self.tokens[self.at..]
+            .iter()
+            .position(|token| *token == Token::Sign(')'));
         close.is_some_and(|close| self.tokens.get(self.at + close + 1) == Some(&Token::Sign('=')))
     }
 
@@ -163,7 +222,9 @@ impl Parser {
     /// One argument of a LaTeX construct: a group, or a single digit, letter or command.
     fn argument(&mut self) -> Result<Node, ParseError> {
         match self.peek().cloned() {
-            Some(Token::Number(digits)) if digits.len() > 1 && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(Token::Number(digits))
+                if digits.len() > 1 && digits.bytes().all(|byte| byte.is_ascii_digit()) =>
+            {
                 let (first, rest) = digits.split_at(1);
                 self.tokens[self.at] = Token::Number(rest.to_string());
                 number(first).map(Node::Number).ok_or(ParseError::Ended)
@@ -189,15 +250,25 @@ impl Parser {
         let glued = matches!(self.peek(), Some(Token::Number(digits)) if digits.len() == 2);
         let braced = self.peek_sign() == Some('{');
         // `\frac 43 48`: two numerals that stand apart are two arguments
-        if let (Some(Token::Number(above)), Some(Token::Number(below))) = (self.peek().cloned(), self.tokens.get(self.at + 1).cloned()) {
+        if let (Some(Token::Number(above)), Some(Token::Number(below))) =
+            (self.peek().cloned(), self.tokens.get(self.at + 1).cloned())
+        {
             self.at += 2;
             let (above, below) = (number(&above), number(&below));
-            let (Some(above), Some(below)) = (above, below) else { return Err(ParseError::Ended) };
+            let (Some(above), Some(below)) = (above, below) else {
+                return Err(ParseError::Ended);
+            };
             return Ok(Node::Number(above).times(Node::Number(below).inverted()));
         }
         let above = self.argument()?;
-        let below = if !glued && (braced || matches!(self.peek(), Some(Token::Number(_)))) && matches!(self.peek(), Some(Token::Number(_))) {
-            self.take_plain().and_then(|digits| number(&digits)).map(Node::Number).ok_or(ParseError::Ended)?
+        let below = if !glued
+            && (braced || matches!(self.peek(), Some(Token::Number(_))))
+            && matches!(self.peek(), Some(Token::Number(_)))
+        {
+            self.take_plain()
+                .and_then(|digits| number(&digits))
+                .map(Node::Number)
+                .ok_or(ParseError::Ended)?
         } else {
             self.argument()?
         };
@@ -222,13 +293,20 @@ impl Parser {
             }
             "exp" => {
                 let inner = self.operand()?;
-                Ok(Node::Power(Box::new(Node::Symbol("e".into())), Box::new(inner)))
+                Ok(Node::Power(
+                    Box::new(Node::Symbol("e".into())),
+                    Box::new(inner),
+                ))
             }
             "sum" | "product" => self.series(name),
             "log" | "lg" => {
                 let mut arguments = Vec::new();
                 if self.take_sign('_') {
-                    arguments.push(if self.peek_sign() == Some('{') { self.atom()? } else { self.argument()? });
+                    arguments.push(if self.peek_sign() == Some('{') {
+                        self.atom()?
+                    } else {
+                        self.argument()?
+                    });
                 } else if name == "lg" {
                     arguments.push(Node::integer(10));
                 }
@@ -238,7 +316,11 @@ impl Parser {
             }
             "gcd" | "lcm" | "min" | "max" => {
                 if self.take_sign('(') || self.take_sign('⦃') {
-                    let close = if self.tokens.get(self.at - 1) == Some(&Token::Sign('(')) { ')' } else { '⦄' };
+                    let close = if self.tokens.get(self.at - 1) == Some(&Token::Sign('(')) {
+                        ')'
+                    } else {
+                        '⦄'
+                    };
                     return Ok(Node::Call(name.into(), self.arguments(close)?));
                 }
                 Ok(Node::Call(name.into(), vec![self.operand()?]))
@@ -258,12 +340,21 @@ impl Parser {
     fn named_function(&mut self, name: &str) -> Result<Node, ParseError> {
         let mut power = None;
         if self.take_sign('^') {
-            power = Some(if self.peek_sign() == Some('{') { self.atom()? } else { self.argument()? });
+            power = Some(if self.peek_sign() == Some('{') {
+                self.atom()?
+            } else {
+                self.argument()?
+            });
         }
         let inner = self.operand()?;
         Ok(match power {
-            Some(Node::Number(value)) if value == -RBig::ONE => Node::Call(format!("arc{name}"), vec![inner]),
-            Some(power) => Node::Power(Box::new(Node::Call(name.into(), vec![inner])), Box::new(power)),
+            Some(Node::Number(value)) if value == -RBig::ONE => {
+                Node::Call(format!("arc{name}"), vec![inner])
+            }
+            Some(power) => Node::Power(
+                Box::new(Node::Call(name.into(), vec![inner])),
+                Box::new(power),
+            ),
             None => Node::Call(name.into(), vec![inner]),
         })
     }
@@ -282,7 +373,12 @@ impl Parser {
                 _ => false,
             };
             if !joined {
-                if self.peek_sign() == Some('/') && matches!(self.tokens.get(self.at + 1), Some(Token::Number(_) | Token::Symbol(_))) {
+                if self.peek_sign() == Some('/')
+                    && matches!(
+                        self.tokens.get(self.at + 1),
+                        Some(Token::Number(_) | Token::Symbol(_))
+                    )
+                {
                     self.at += 1;
                     let below = self.power()?;
                     node = node.times(below.inverted());
@@ -319,15 +415,24 @@ impl Parser {
         for _ in 0..2 {
             if self.take_sign('_') {
                 let start = self.peek_sign() == Some('{');
-                let bound = if start { self.atom()? } else { self.argument()? };
+                let bound = if start {
+                    self.atom()?
+                } else {
+                    self.argument()?
+                };
                 if let Node::Chain(variable, rest) = bound
-                    && let (Node::Symbol(_), [(super::value::Relation::Equal, from)]) = (&*variable, &rest[..])
+                    && let (Node::Symbol(_), [(super::value::Relation::Equal, from)]) =
+                        (&*variable, &rest[..])
                 {
                     low = from.clone();
                     index = *variable;
                 }
             } else if self.take_sign('^') {
-                high = if self.peek_sign() == Some('{') { self.atom()? } else { self.argument()? };
+                high = if self.peek_sign() == Some('{') {
+                    self.atom()?
+                } else {
+                    self.argument()?
+                };
             }
         }
         let body = self.product()?;
@@ -397,10 +502,19 @@ impl Parser {
         }
         if items.len() == 2 && joint == Joint::Comma && (square || closed) {
             let high = items.remove(1);
-            return Ok(Node::Interval(Box::new(items.remove(0)), Box::new(high), square, closed));
+            return Ok(Node::Interval(
+                Box::new(items.remove(0)),
+                Box::new(high),
+                square,
+                closed,
+            ));
         }
         if square == closed {
-            return Ok(if joint == Joint::Comma { Node::Tuple(items) } else { Node::List(items, joint) });
+            return Ok(if joint == Joint::Comma {
+                Node::Tuple(items)
+            } else {
+                Node::List(items, joint)
+            });
         }
         Err(ParseError::Unexpected("brackets that do not match".into()))
     }
@@ -415,7 +529,8 @@ impl Parser {
             _ => return Err(self.unexpected()),
         };
         self.at += 1;
-        let [low, high] = <[Node; 2]>::try_from(items).map_err(|_| ParseError::Unexpected("]".into()))?;
+        let [low, high] =
+            <[Node; 2]>::try_from(items).map_err(|_| ParseError::Unexpected("]".into()))?;
         Ok(Node::Interval(Box::new(low), Box::new(high), false, closed))
     }
 
@@ -424,11 +539,19 @@ impl Parser {
         if self.take_sign('}') {
             self.bars = bars;
             // `{}` before a fraction or an index is empty layout
-            return if self.peek().is_some() { self.deeper(Self::power) } else { Err(ParseError::Empty) };
+            return if self.peek().is_some() {
+                self.deeper(Self::power)
+            } else {
+                Err(ParseError::Empty)
+            };
         }
         let (groups, joint) = self.groups()?;
         let mut items: Vec<Node> = groups.into_iter().flatten().collect();
-        let mut node = if items.len() == 1 { items.remove(0) } else { Node::List(items, joint) };
+        let mut node = if items.len() == 1 {
+            items.remove(0)
+        } else {
+            Node::List(items, joint)
+        };
         if self.take_sign('⧸') {
             let below = self.sum()?;
             node = node.times(below.inverted());
@@ -499,21 +622,34 @@ pub fn number(text: &str) -> Option<RBig> {
     if places.is_empty() && exponent == 0 {
         return match whole.parse::<u64>() {
             Ok(small) => Some(RBig::from(UBig::from(small))),
-            Err(_) => UBig::from_str_radix(if whole.is_empty() { "0" } else { whole }, 10).ok().map(RBig::from),
+            Err(_) => UBig::from_str_radix(if whole.is_empty() { "0" } else { whole }, 10)
+                .ok()
+                .map(RBig::from),
         };
     }
     let digits = format!("{whole}{places}");
-    let digits = IBig::from(UBig::from_str_radix(if digits.is_empty() { "0" } else { &digits }, 10).ok()?);
+    let digits =
+        IBig::from(UBig::from_str_radix(if digits.is_empty() { "0" } else { &digits }, 10).ok()?);
     let shift = exponent - i64::try_from(places.len()).ok()?;
     let scale = UBig::from(10u8).pow(usize::try_from(shift.unsigned_abs()).ok()?);
-    Some(if shift >= 0 { RBig::from(digits * IBig::from(scale)) } else { RBig::from_parts(digits, scale) })
+    Some(if shift >= 0 {
+        RBig::from(digits * IBig::from(scale))
+    } else {
+        RBig::from_parts(digits, scale)
+    })
 }
 
 fn repeating(digits: &str, places: usize) -> Option<RBig> {
-    if digits.is_empty() || digits.len() + places > MAX_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+    if digits.is_empty()
+        || digits.len() + places > MAX_DIGITS
+        || !digits.bytes().all(|byte| byte.is_ascii_digit())
+    {
         return None;
     }
     let value = UBig::from_str_radix(digits, 10).ok()?;
     let nines = UBig::from(10u8).pow(digits.len()) - UBig::ONE;
-    Some(RBig::from_parts(IBig::from(value), nines * UBig::from(10u8).pow(places)))
+    Some(RBig::from_parts(
+        IBig::from(value),
+        nines * UBig::from(10u8).pow(places),
+    ))
 }

@@ -61,7 +61,10 @@ fn joined(errors: &[f64]) -> f64 {
 
 /// Bits of the larger of numerator and denominator.
 pub fn size(value: &RBig) -> usize {
-    value.numerator().bit_len().max(value.denominator().bit_len())
+    value
+        .numerator()
+        .bit_len()
+        .max(value.denominator().bit_len())
 }
 
 /// Arithmetic at one precision, in bits.
@@ -77,13 +80,19 @@ impl Arithmetic {
     }
 
     fn float(self, value: &IBig) -> Float {
-        Float::from(value.clone()).with_precision(self.precision).value()
+        Float::from(value.clone())
+            .with_precision(self.precision)
+            .value()
     }
 
     /// Centre, error and roughness of any real.
     pub fn ball(self, value: &Real) -> (Float, f64, bool) {
         match value {
-            Real::Ball { middle, error, rough } => (middle.clone(), *error, *rough),
+            Real::Ball {
+                middle,
+                error,
+                rough,
+            } => (middle.clone(), *error, *rough),
             Real::Exact(exact) => {
                 let above = self.float(exact.numerator());
                 if exact.denominator().is_one() && exact.numerator().bit_len() <= self.precision {
@@ -99,7 +108,11 @@ impl Arithmetic {
 
     fn made(self, middle: Float, error: f64, rough: bool) -> Real {
         let error = joined(&[error, self.rounding(&middle)]);
-        Real::Ball { middle, error, rough }
+        Real::Ball {
+            middle,
+            error,
+            rough,
+        }
     }
 
     fn shrunk(self, value: RBig) -> Real {
@@ -107,7 +120,11 @@ impl Arithmetic {
             return Real::Exact(value);
         }
         let (middle, error, _) = self.ball(&Real::Exact(value));
-        Real::Ball { middle, error, rough: true }
+        Real::Ball {
+            middle,
+            error,
+            rough: true,
+        }
     }
 
     /// `a + b`
@@ -123,7 +140,15 @@ impl Arithmetic {
     pub fn negate(self, a: &Real) -> Real {
         match a {
             Real::Exact(value) => Real::Exact(-value.clone()),
-            Real::Ball { middle, error, rough } => Real::Ball { middle: -middle.clone(), error: *error, rough: *rough },
+            Real::Ball {
+                middle,
+                error,
+                rough,
+            } => Real::Ball {
+                middle: -middle.clone(),
+                error: *error,
+                rough: *rough,
+            },
         }
     }
 
@@ -131,7 +156,9 @@ impl Arithmetic {
     pub fn multiply(self, a: &Real, b: &Real) -> Real {
         match (a, b) {
             (Real::Exact(a), Real::Exact(b)) => return self.shrunk(a * b),
-            (Real::Exact(zero), _) | (_, Real::Exact(zero)) if *zero == RBig::ZERO => return Real::Exact(RBig::ZERO),
+            (Real::Exact(zero), _) | (_, Real::Exact(zero)) if *zero == RBig::ZERO => {
+                return Real::Exact(RBig::ZERO);
+            }
             _ => {}
         }
         let ((x, ex, rx), (y, ey, ry)) = (self.ball(a), self.ball(b));
@@ -145,7 +172,11 @@ impl Arithmetic {
     /// [`Failure::Undefined`] for zero, [`Failure::Precision`] when zero cannot be excluded.
     pub fn invert(self, a: &Real) -> Result<Real, Failure> {
         if let Real::Exact(value) = a {
-            return if *value == RBig::ZERO { Err(Failure::Undefined) } else { Ok(Real::Exact(RBig::ONE / value)) };
+            return if *value == RBig::ZERO {
+                Err(Failure::Undefined)
+            } else {
+                Ok(Real::Exact(RBig::ONE / value))
+            };
         }
         let (x, ex, rough) = self.ball(a);
         let low = magnitude(&x) - 1.0;
@@ -189,7 +220,11 @@ impl Arithmetic {
                 // a true zero under the root: the root is within the root of the error
                 let (x, ex, rough) = self.ball(a);
                 let error = joined(&[ex, magnitude(&x)]) / 2.0 + 1.0;
-                return Ok(Real::Ball { middle: self.float(&IBig::ZERO), error, rough });
+                return Ok(Real::Ball {
+                    middle: self.float(&IBig::ZERO),
+                    error,
+                    rough,
+                });
             }
             Ok(_) => {}
         }
@@ -210,11 +245,18 @@ impl Arithmetic {
             return Ok(Real::Exact(RBig::ONE));
         }
         let (x, ex, rough) = self.ball(a);
-        if magnitude(&x) > 20.0 || ex > 0.0 {
-            return Err(if ex > 0.0 { Failure::Precision } else { Failure::Budget });
+        if magnitude(&x) > 20.0 {
+            return Err(Failure::Budget);
+        }
+        if ex > 0.0 {
+            return Err(Failure::Precision);
         }
         if x.repr().significand().is_zero() {
-            return Ok(Real::Ball { middle: self.float(&IBig::ONE), error: ex + 1.0, rough });
+            return Ok(Real::Ball {
+                middle: self.float(&IBig::ONE),
+                error: ex + 1.0,
+                rough,
+            });
         }
         let value = x.exp();
         let error = ex + magnitude(&value) + 1.0;
@@ -240,7 +282,11 @@ impl Arithmetic {
             return Err(Failure::Budget);
         }
         let value = x.ln();
-        Ok(self.made(value, joined(&[ex - low + 1.0, -(self.precision as f64)]), rough))
+        Ok(self.made(
+            value,
+            joined(&[ex - low + 1.0, -(self.precision as f64)]),
+            rough,
+        ))
     }
 
     /// Sine and cosine of an angle in radians.
@@ -258,10 +304,24 @@ impl Arithmetic {
             return Err(Failure::Budget);
         }
         if x.repr().significand().is_zero() {
-            return Ok((Real::Ball { middle: x, error: ex, rough }, Real::Ball { middle: self.float(&IBig::ONE), error: ex, rough }));
+            return Ok((
+                Real::Ball {
+                    middle: x,
+                    error: ex,
+                    rough,
+                },
+                Real::Ball {
+                    middle: self.float(&IBig::ONE),
+                    error: ex,
+                    rough,
+                },
+            ));
         }
         let error = joined(&[ex, -(self.precision as f64)]);
-        Ok((self.made(x.sin(), error, rough), self.made(x.cos(), error, rough)))
+        Ok((
+            self.made(x.sin(), error, rough),
+            self.made(x.cos(), error, rough),
+        ))
     }
 
     /// Arc tangent.
@@ -273,7 +333,11 @@ impl Arithmetic {
         }
         let (x, ex, rough) = self.ball(a);
         if x.repr().significand().is_zero() {
-            return Real::Ball { middle: x, error: ex, rough };
+            return Real::Ball {
+                middle: x,
+                error: ex,
+                rough,
+            };
         }
         self.made(x.atan(), ex, rough)
     }
@@ -298,7 +362,11 @@ impl Arithmetic {
                 let low = exact_value(middle)?;
                 let slack = power_of_two(error.ceil())?;
                 let (from, to) = ((&low - &slack).floor(), (&low + &slack).floor());
-                if from == to { Ok(RBig::from(from)) } else { Err(Failure::Precision) }
+                if from == to {
+                    Ok(RBig::from(from))
+                } else {
+                    Err(Failure::Precision)
+                }
             }
         }
     }
@@ -307,7 +375,19 @@ impl Arithmetic {
     pub fn absolute(self, a: &Real) -> Real {
         match a {
             Real::Exact(value) => Real::Exact(value.clone().abs()),
-            Real::Ball { middle, error, rough } => Real::Ball { middle: if middle.is_negative() { -middle.clone() } else { middle.clone() }, error: *error, rough: *rough },
+            Real::Ball {
+                middle,
+                error,
+                rough,
+            } => Real::Ball {
+                middle: if middle.is_negative() {
+                    -middle.clone()
+                } else {
+                    middle.clone()
+                },
+                error: *error,
+                rough: *rough,
+            },
         }
     }
 }
@@ -333,10 +413,18 @@ fn power_of_two(exponent: f64) -> Result<RBig, Failure> {
     if exponent.abs() > 65536.0 {
         return Err(Failure::Budget);
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded just above")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bounded just above"
+    )]
     let shift = exponent.abs() as usize;
     let power = dashu::integer::UBig::ONE << shift;
-    Ok(if exponent >= 0.0 { RBig::from(power) } else { RBig::from_parts(IBig::ONE, power) })
+    Ok(if exponent >= 0.0 {
+        RBig::from(power)
+    } else {
+        RBig::from_parts(IBig::ONE, power)
+    })
 }
 
 /// The rational `n`-th root, if there is one.

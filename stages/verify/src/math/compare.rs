@@ -42,17 +42,34 @@ fn same(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Outcome {
 }
 
 fn is_scalar(node: &Node) -> bool {
-    matches!(node, Node::Number(_) | Node::Symbol(_) | Node::Add(_) | Node::Multiply(_) | Node::Power(..) | Node::Call(..) | Node::Percent(_) | Node::Degree(_) | Node::Based(..)) && !is_infinite(node)
+    matches!(
+        node,
+        Node::Number(_)
+            | Node::Symbol(_)
+            | Node::Add(_)
+            | Node::Multiply(_)
+            | Node::Power(..)
+            | Node::Call(..)
+            | Node::Percent(_)
+            | Node::Degree(_)
+            | Node::Based(..)
+    ) && !is_infinite(node)
 }
 
 /// The rules with `a` on the left; `None` when none of them speaks of this pair.
 fn directed(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
     match (a, b) {
         (Node::Text(x), _) => Some(text(x, b)),
-        (Node::Percent(x), Node::Percent(y)) | (Node::Degree(x), Node::Degree(y)) => Some(same(x, y, budget, depth)),
+        (Node::Percent(x), Node::Percent(y)) | (Node::Degree(x), Node::Degree(y)) => {
+            Some(same(x, y, budget, depth))
+        }
         (Node::Percent(x), _) if is_scalar(b) => {
-            let share = (**x).clone().times(Node::Number(RBig::ONE / RBig::from(100u8)));
-            Some(either(scalar::compare(x, b, budget), || scalar::compare(&share, b, budget)))
+            let share = (**x)
+                .clone()
+                .times(Node::Number(RBig::ONE / RBig::from(100u8)));
+            Some(either(scalar::compare(x, b, budget), || {
+                scalar::compare(&share, b, budget)
+            }))
         }
         (Node::Degree(x), _) if is_scalar(b) => {
             let plain = scalar::compare(x, b, budget);
@@ -61,25 +78,52 @@ fn directed(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome
             }
             Some(plain)
         }
-        (Node::Based(x, base), Node::Based(y, other)) if base == other => Some(if x.eq_ignore_ascii_case(y) { Outcome::Equal("base") } else { Outcome::Different("base") }),
-        (Node::Based(x, _), Node::Number(y)) if *x == y.to_string() => Some(Outcome::Unknown("base")),
+        (Node::Based(x, base), Node::Based(y, other)) if base == other => {
+            Some(if x.eq_ignore_ascii_case(y) {
+                Outcome::Equal("base")
+            } else {
+                Outcome::Different("base")
+            })
+        }
+        (Node::Based(x, _), Node::Number(y)) if *x == y.to_string() => {
+            Some(Outcome::Unknown("base"))
+        }
         (Node::Ratio(x), Node::Ratio(y)) => Some(ratios(x, y, budget, depth)),
-        (Node::Ratio(x), _) if x.len() == 2 && is_scalar(b) && !is_clock(x) => Some(scalar::compare(a, b, budget)),
+        (Node::Ratio(x), _) if x.len() == 2 && is_scalar(b) && !is_clock(x) => {
+            Some(scalar::compare(a, b, budget))
+        }
         (Node::Time(hour, minute, _), Node::Ratio(parts)) => {
             let plain = [Node::Number(hour.clone()), Node::Number(minute.clone())];
-            Some(if parts[..] == plain { Outcome::Equal("time") } else { Outcome::Different("time") })
+            Some(if parts[..] == plain {
+                Outcome::Equal("time")
+            } else {
+                Outcome::Different("time")
+            })
         }
         (Node::Matrix(x), Node::Matrix(y)) => Some(matrices(x, y, budget, depth)),
         (Node::Matrix(rows), Node::Tuple(items)) => {
             let cells: Vec<Node> = rows.iter().flatten().cloned().collect();
-            Some(if rows.len() == 1 || rows.iter().all(|row| row.len() == 1) { ordered(&cells, items, budget, depth) } else { SHAPE })
+            Some(
+                if rows.len() == 1 || rows.iter().all(|row| row.len() == 1) {
+                    ordered(&cells, items, budget, depth)
+                } else {
+                    SHAPE
+                },
+            )
         }
         (Node::Chain(..), _) => chain(a, b, budget, depth),
         (Node::Tuple(x), Node::Tuple(y)) => Some(ordered(x, y, budget, depth)),
         (Node::Tuple(x), Node::List(y, _)) => Some(tuple_and_list(x, y, budget, depth)),
-        (Node::Tuple(x), Node::Interval(low, high, false, false)) if x.len() == 2 => Some(ordered(x, &[(**low).clone(), (**high).clone()], budget, depth)),
+        (Node::Tuple(x), Node::Interval(low, high, false, false)) if x.len() == 2 => Some(ordered(
+            x,
+            &[(**low).clone(), (**high).clone()],
+            budget,
+            depth,
+        )),
         (Node::Set(x), Node::Set(y)) => Some(unordered(&distinct(x), &distinct(y), budget, depth)),
-        (Node::Set(x), Node::List(y, _)) => Some(unordered(&distinct(x), &distinct(y), budget, depth)),
+        (Node::Set(x), Node::List(y, _)) => {
+            Some(unordered(&distinct(x), &distinct(y), budget, depth))
+        }
         (Node::List(x, _), Node::List(y, _)) => Some(lists(a, b, x, y, budget, depth)),
         (Node::Interval(..) | Node::Union(_), _) => regions(a, b, budget, depth),
         (Node::Set(x), _) if x.len() == 1 && is_scalar(b) => Some(same(&x[0], b, budget, depth)),
@@ -103,7 +147,16 @@ fn text(words: &str, other: &Node) -> Outcome {
             if words.to_lowercase() == more.to_lowercase() {
                 return Outcome::Equal("text");
             }
-            if words.split_whitespace().count().max(more.split_whitespace().count()) <= 2 { Outcome::Different("text") } else { Outcome::Unknown("prose") }
+            if words
+                .split_whitespace()
+                .count()
+                .max(more.split_whitespace().count())
+                <= 2
+            {
+                Outcome::Different("text")
+            } else {
+                Outcome::Unknown("prose")
+            }
         }
         _ if words.split_whitespace().count() <= 2 => Outcome::Different("text"),
         _ => Outcome::Unknown("prose"),
@@ -124,7 +177,10 @@ fn ratios(x: &[Node], y: &[Node], budget: &Budget, depth: usize) -> Outcome {
     }
     let mut result = Outcome::Equal("ratio");
     for (left, right) in x.iter().zip(y).skip(1) {
-        let (across, back) = (left.clone().times(y[0].clone()), right.clone().times(x[0].clone()));
+        let (across, back) = (
+            left.clone().times(y[0].clone()),
+            right.clone().times(x[0].clone()),
+        );
         match scalar::compare(&across, &back, budget) {
             Outcome::Equal(_) => {}
             other => result = worse(result, other),
@@ -150,19 +206,35 @@ fn ordered(x: &[Node], y: &[Node], budget: &Budget, depth: usize) -> Outcome {
     if x.len() != y.len() {
         return SHAPE;
     }
-    x.iter().zip(y).fold(Outcome::Equal("normal_form"), |result, (a, b)| if matches!(result, Outcome::Different(_)) { result } else { worse(result, same(a, b, budget, depth)) })
+    x.iter()
+        .zip(y)
+        .fold(Outcome::Equal("normal_form"), |result, (a, b)| {
+            if matches!(result, Outcome::Different(_)) {
+                result
+            } else {
+                worse(result, same(a, b, budget, depth))
+            }
+        })
 }
 
 fn matrices(x: &[Vec<Node>], y: &[Vec<Node>], budget: &Budget, depth: usize) -> Outcome {
     if x.len() != y.len() {
         return SHAPE;
     }
-    x.iter().zip(y).fold(Outcome::Equal("normal_form"), |result, (a, b)| worse(result, ordered(a, b, budget, depth)))
+    x.iter()
+        .zip(y)
+        .fold(Outcome::Equal("normal_form"), |result, (a, b)| {
+            worse(result, ordered(a, b, budget, depth))
+        })
 }
 
 fn distinct(items: &[Node]) -> Vec<Node> {
     let mut keys = std::collections::BTreeSet::new();
-    items.iter().filter(|item| keys.insert(item.canonical())).cloned().collect()
+    items
+        .iter()
+        .filter(|item| keys.insert(item.canonical()))
+        .cloned()
+        .collect()
 }
 
 /// Equal as multisets: every item finds a partner of its own.
@@ -172,7 +244,8 @@ fn unordered(x: &[Node], y: &[Node], budget: &Budget, depth: usize) -> Outcome {
     }
     let mut left: Vec<Option<&Node>> = y.iter().map(Some).collect();
     let mut rest = Vec::new();
-    let mut keys: std::collections::BTreeMap<String, Vec<usize>> = std::collections::BTreeMap::new();
+    let mut keys: std::collections::BTreeMap<String, Vec<usize>> =
+        std::collections::BTreeMap::new();
     for (index, item) in y.iter().enumerate() {
         keys.entry(item.canonical()).or_default().push(index);
     }
@@ -222,14 +295,28 @@ fn lists(a: &Node, b: &Node, x: &[Node], y: &[Node], budget: &Budget, depth: usi
     }
     // groups of assignments against tuples or other groups
     if x.iter().chain(y).any(|item| matches!(item, Node::List(..))) && x.len() == y.len() {
-        let tupled = |items: &[Node]| items.iter().map(|item| if let Node::List(parts, _) = item { Node::Tuple(values(parts)) } else { item.clone() }).collect::<Vec<_>>();
+        let tupled = |items: &[Node]| {
+            items
+                .iter()
+                .map(|item| {
+                    if let Node::List(parts, _) = item {
+                        Node::Tuple(values(parts))
+                    } else {
+                        item.clone()
+                    }
+                })
+                .collect::<Vec<_>>()
+        };
         return unordered(&tupled(x), &tupled(y), budget, depth);
     }
     plain
 }
 
 fn values(items: &[Node]) -> Vec<Node> {
-    items.iter().map(|item| assigned(item).map_or_else(|| item.clone(), |(_, value)| value.clone())).collect()
+    items
+        .iter()
+        .map(|item| assigned(item).map_or_else(|| item.clone(), |(_, value)| value.clone()))
+        .collect()
 }
 
 fn tuple_and_list(tuple: &[Node], list: &[Node], budget: &Budget, depth: usize) -> Outcome {
@@ -237,7 +324,9 @@ fn tuple_and_list(tuple: &[Node], list: &[Node], budget: &Budget, depth: usize) 
 }
 
 fn chain(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
-    let Node::Chain(first, rest) = a else { return None };
+    let Node::Chain(first, rest) = a else {
+        return None;
+    };
     let Node::Chain(other, more) = b else {
         if let Some((_, value)) = assigned(a) {
             return Some(same(value, b, budget, depth));
@@ -245,8 +334,12 @@ fn chain(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
         return Some(regions(a, b, budget, depth).unwrap_or(SHAPE));
     };
     match (&rest[..], &more[..]) {
-        ([(Relation::Equal, x)], [(Relation::Equal, y)]) => Some(equations((first, x), (other, y), budget, depth)),
-        ([(one, x)], [(two, y)]) if one.is_order() && two.is_order() => Some(inequalities((first, *one, x), (other, *two, y), budget)),
+        ([(Relation::Equal, x)], [(Relation::Equal, y)]) => {
+            Some(equations((first, x), (other, y), budget, depth))
+        }
+        ([(one, x)], [(two, y)]) if one.is_order() && two.is_order() => {
+            Some(inequalities((first, *one, x), (other, *two, y), budget))
+        }
         ([(Relation::NotEqual, x)], [(Relation::NotEqual, y)]) => {
             let outcome = equations((first, x), (other, y), budget, depth);
             Some(outcome)
@@ -258,31 +351,59 @@ fn chain(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
             }
             let (last, turned) = reversed(other, more);
             let back = elementwise((first, rest), (&last, &turned), budget, depth);
-            if back.is_equal() { Some(back) } else { regions(a, b, budget, depth).or(Some(straight)) }
+            if back.is_equal() {
+                Some(back)
+            } else {
+                regions(a, b, budget, depth).or(Some(straight))
+            }
         }
         _ => Some(regions(a, b, budget, depth).unwrap_or(SHAPE)),
     }
 }
 
-fn elementwise((first, rest): (&Node, &[(Relation, Node)]), (other, more): (&Node, &[(Relation, Node)]), budget: &Budget, depth: usize) -> Outcome {
-    rest.iter().zip(more).fold(same(first, other, budget, depth), |result, ((one, x), (two, y))| if one == two { worse(result, same(x, y, budget, depth)) } else { SHAPE })
+fn elementwise(
+    (first, rest): (&Node, &[(Relation, Node)]),
+    (other, more): (&Node, &[(Relation, Node)]),
+    budget: &Budget,
+    depth: usize,
+) -> Outcome {
+    rest.iter().zip(more).fold(
+        same(first, other, budget, depth),
+        |result, ((one, x), (two, y))| {
+            if one == two {
+                worse(result, same(x, y, budget, depth))
+            } else {
+                SHAPE
+            }
+        },
+    )
 }
 
 fn reversed(first: &Node, rest: &[(Relation, Node)]) -> (Node, Vec<(Relation, Node)>) {
-    let mut nodes: Vec<Node> = std::iter::once(first.clone()).chain(rest.iter().map(|(_, node)| node.clone())).collect();
+    let mut nodes: Vec<Node> = std::iter::once(first.clone())
+        .chain(rest.iter().map(|(_, node)| node.clone()))
+        .collect();
     nodes.reverse();
     let signs = rest.iter().rev().map(|(sign, _)| sign.flipped());
     let last = nodes.remove(0);
     (last, signs.zip(nodes).collect())
 }
 
-fn equations((a, x): (&Node, &Node), (b, y): (&Node, &Node), budget: &Budget, depth: usize) -> Outcome {
+fn equations(
+    (a, x): (&Node, &Node),
+    (b, y): (&Node, &Node),
+    budget: &Budget,
+    depth: usize,
+) -> Outcome {
     let sides_scalar = [a, x, b, y].iter().all(|side| is_scalar(side));
     if is_name(a) && is_name(b) {
         let loose = |node: &Node| !matches!(node, Node::Symbol(name) if name.chars().count() == 1);
         if a.canonical() == b.canonical() || loose(a) || loose(b) || !sides_scalar {
             let values = same(x, y, budget, depth);
-            if values.is_equal() || !sides_scalar || a.canonical() == b.canonical() && x.symbols().is_empty() {
+            if values.is_equal()
+                || !sides_scalar
+                || a.canonical() == b.canonical() && x.symbols().is_empty()
+            {
                 return values;
             }
         }
@@ -290,7 +411,8 @@ fn equations((a, x): (&Node, &Node), (b, y): (&Node, &Node), budget: &Budget, de
     if !sides_scalar {
         return worse(same(a, b, budget, depth), same(x, y, budget, depth));
     }
-    let difference = |left: &Node, right: &Node| Node::Add(vec![left.clone(), right.clone().negated()]);
+    let difference =
+        |left: &Node, right: &Node| Node::Add(vec![left.clone(), right.clone().negated()]);
     match proportional(&difference(a, x), &difference(b, y), budget) {
         Ok(Some(_)) => Outcome::Equal("equation"),
         Ok(None) => Outcome::Different("equation"),
@@ -301,7 +423,11 @@ fn equations((a, x): (&Node, &Node), (b, y): (&Node, &Node), budget: &Budget, de
     }
 }
 
-fn inequalities((a, one, x): (&Node, Relation, &Node), (b, two, y): (&Node, Relation, &Node), budget: &Budget) -> Outcome {
+fn inequalities(
+    (a, one, x): (&Node, Relation, &Node),
+    (b, two, y): (&Node, Relation, &Node),
+    budget: &Budget,
+) -> Outcome {
     // everything is brought to `difference < 0` or `difference ≤ 0`
     let below = |left: &Node, sign: Relation, right: &Node| {
         let upward = matches!(sign, Relation::Less | Relation::LessEqual);
@@ -321,8 +447,18 @@ fn inequalities((a, one, x): (&Node, Relation, &Node), (b, two, y): (&Node, Rela
 
 fn regions(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
     let as_region = |node: &Node| match node {
-        Node::Tuple(ends) if ends.len() == 2 => Some((vec![Piece { low: ends[0].clone(), high: ends[1].clone(), low_closed: false, high_closed: false }], None)),
-        Node::List(_, Joint::Comma) if !matches!(node, Node::List(items, _) if items.iter().any(|item| matches!(item, Node::Chain(..) | Node::Interval(..)))) => None,
+        Node::Tuple(ends) if ends.len() == 2 => Some((
+            vec![Piece {
+                low: ends[0].clone(),
+                high: ends[1].clone(),
+                low_closed: false,
+                high_closed: false,
+            }],
+            None,
+        )),
+        Node::List(_, Joint::Comma) if !matches!(node, Node::List(items, _) if items.iter().any(|item| matches!(item, Node::Chain(..) | Node::Interval(..)))) => {
+            None
+        }
         other => region(other, budget),
     };
     let ((x, about), (y, other)) = (as_region(a)?, as_region(b)?);
@@ -331,7 +467,12 @@ fn regions(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome>
     {
         return Some(Outcome::Different("region"));
     }
-    Some(pieces(&merged(x, budget), &merged(y, budget), budget, depth))
+    Some(pieces(
+        &merged(x, budget),
+        &merged(y, budget),
+        budget,
+        depth,
+    ))
 }
 
 /// Joins pieces that touch: `(-∞,0] ∪ (0,∞)` is one piece.
@@ -339,7 +480,9 @@ fn merged(mut pieces: Vec<Piece>, budget: &Budget) -> Vec<Piece> {
     let mut at = 0;
     while at < pieces.len() && pieces.len() <= 16 {
         let partner = (0..pieces.len()).find(|other| {
-            *other != at && (pieces[at].high_closed || pieces[*other].low_closed) && scalar::compare(&pieces[at].high, &pieces[*other].low, budget).is_equal()
+            *other != at
+                && (pieces[at].high_closed || pieces[*other].low_closed)
+                && scalar::compare(&pieces[at].high, &pieces[*other].low, budget).is_equal()
         });
         match partner {
             Some(other) => {
@@ -367,7 +510,10 @@ fn pieces(x: &[Piece], y: &[Piece], budget: &Budget, depth: usize) -> Outcome {
             if piece.low_closed != other.low_closed || piece.high_closed != other.high_closed {
                 continue;
             }
-            match worse(same(&piece.low, &other.low, budget, depth), same(&piece.high, &other.high, budget, depth)) {
+            match worse(
+                same(&piece.low, &other.low, budget, depth),
+                same(&piece.high, &other.high, budget, depth),
+            ) {
                 Outcome::Equal(_) => {
                     found = Outcome::Equal("region");
                     left.remove(index);

@@ -36,7 +36,9 @@ const MAX_TERMS: u64 = 5_000;
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { steps: Cell::new(MAX_STEPS) }
+        Self {
+            steps: Cell::new(MAX_STEPS),
+        }
     }
 }
 
@@ -69,7 +71,10 @@ pub struct Evaluator<'a> {
 }
 
 fn real(value: Real) -> Number {
-    Number { real: value, imaginary: Real::Exact(RBig::ZERO) }
+    Number {
+        real: value,
+        imaginary: Real::Exact(RBig::ZERO),
+    }
 }
 
 fn exact(value: RBig) -> Number {
@@ -90,7 +95,11 @@ impl Number {
     }
 
     fn only_real(&self) -> Result<&Real, Failure> {
-        if is_zero(&self.imaginary) { Ok(&self.real) } else { Err(Failure::Undefined) }
+        if is_zero(&self.imaginary) {
+            Ok(&self.real)
+        } else {
+            Err(Failure::Undefined)
+        }
     }
 }
 
@@ -99,7 +108,10 @@ fn whole(value: &RBig) -> Option<&IBig> {
 }
 
 fn small(number: &Number) -> Option<u64> {
-    number.rational().and_then(whole).and_then(|value| u64::try_from(value).ok())
+    number
+        .rational()
+        .and_then(whole)
+        .and_then(|value| u64::try_from(value).ok())
 }
 
 impl Evaluator<'_> {
@@ -135,10 +147,17 @@ impl Evaluator<'_> {
             }
             Node::Degree(inner) => {
                 let value = self.value(inner)?;
-                let turn = self.arithmetic.multiply(&self.arithmetic.pi(), &Real::Exact(RBig::ONE / RBig::from(180u8)));
+                let turn = self.arithmetic.multiply(
+                    &self.arithmetic.pi(),
+                    &Real::Exact(RBig::ONE / RBig::from(180u8)),
+                );
                 self.multiply(&value, &real(turn))
             }
-            Node::Based(digits, base) => UBig::from_str_radix(if digits.is_empty() { "0" } else { digits }, *base).map(|value| exact(RBig::from(value))).map_err(|_| Failure::Unsupported),
+            Node::Based(digits, base) => {
+                UBig::from_str_radix(if digits.is_empty() { "0" } else { digits }, *base)
+                    .map(|value| exact(RBig::from(value)))
+                    .map_err(|_| Failure::Unsupported)
+            }
             Node::Ratio(parts) if parts.len() == 2 => {
                 let (above, below) = (self.value(&parts[0])?, self.value(&parts[1])?);
                 let below = self.invert(&below)?;
@@ -155,19 +174,38 @@ impl Evaluator<'_> {
         }
         match name {
             "π" => Ok(real(self.arithmetic.pi())),
-            "e" => self.arithmetic.exponential(&Real::Exact(RBig::ONE)).map(real),
-            "i" => Ok(Number { real: Real::Exact(RBig::ZERO), imaginary: Real::Exact(RBig::ONE) }),
+            "e" => self
+                .arithmetic
+                .exponential(&Real::Exact(RBig::ONE))
+                .map(real),
+            "i" => Ok(Number {
+                real: Real::Exact(RBig::ZERO),
+                imaginary: Real::Exact(RBig::ONE),
+            }),
             _ => Err(Failure::Unsupported),
         }
     }
 
     fn charge(&self, number: &Number) -> Result<(), Failure> {
-        let bits = [&number.real, &number.imaginary].into_iter().map(|part| if let Real::Exact(value) = part { size(value) } else { 2048 }).max().unwrap_or(0);
+        let bits = [&number.real, &number.imaginary]
+            .into_iter()
+            .map(|part| {
+                if let Real::Exact(value) = part {
+                    size(value)
+                } else {
+                    2048
+                }
+            })
+            .max()
+            .unwrap_or(0);
         self.budget.spend(bits / 512)
     }
 
     fn add(&self, a: &Number, b: &Number) -> Result<Number, Failure> {
-        let sum = Number { real: self.arithmetic.add(&a.real, &b.real), imaginary: self.arithmetic.add(&a.imaginary, &b.imaginary) };
+        let sum = Number {
+            real: self.arithmetic.add(&a.real, &b.real),
+            imaginary: self.arithmetic.add(&a.imaginary, &b.imaginary),
+        };
         self.charge(&sum)?;
         Ok(sum)
     }
@@ -180,7 +218,10 @@ impl Evaluator<'_> {
             let cross = arithmetic.negate(&arithmetic.multiply(&a.imaginary, &b.imaginary));
             Number {
                 real: arithmetic.add(&arithmetic.multiply(&a.real, &b.real), &cross),
-                imaginary: arithmetic.add(&arithmetic.multiply(&a.real, &b.imaginary), &arithmetic.multiply(&a.imaginary, &b.real)),
+                imaginary: arithmetic.add(
+                    &arithmetic.multiply(&a.real, &b.imaginary),
+                    &arithmetic.multiply(&a.imaginary, &b.real),
+                ),
             }
         };
         self.charge(&product)?;
@@ -192,14 +233,22 @@ impl Evaluator<'_> {
         if is_zero(&a.imaginary) {
             return arithmetic.invert(&a.real).map(real);
         }
-        let norm = arithmetic.add(&arithmetic.multiply(&a.real, &a.real), &arithmetic.multiply(&a.imaginary, &a.imaginary));
+        let norm = arithmetic.add(
+            &arithmetic.multiply(&a.real, &a.real),
+            &arithmetic.multiply(&a.imaginary, &a.imaginary),
+        );
         let scale = arithmetic.invert(&norm)?;
-        Ok(Number { real: arithmetic.multiply(&a.real, &scale), imaginary: arithmetic.negate(&arithmetic.multiply(&a.imaginary, &scale)) })
+        Ok(Number {
+            real: arithmetic.multiply(&a.real, &scale),
+            imaginary: arithmetic.negate(&arithmetic.multiply(&a.imaginary, &scale)),
+        })
     }
 
     fn power(&mut self, base: &Node, exponent: &Node) -> Result<Number, Failure> {
         let raised = self.value(exponent)?;
-        if matches!(base, Node::Symbol(name) if name == "e") && !self.point.iter().any(|(name, _)| name == "e") {
+        if matches!(base, Node::Symbol(name) if name == "e")
+            && !self.point.iter().any(|(name, _)| name == "e")
+        {
             return self.exponential(&raised);
         }
         let value = self.value(base)?;
@@ -223,17 +272,30 @@ impl Evaluator<'_> {
                 return Ok(exact(RBig::ONE));
             }
             if *value == RBig::ZERO {
-                return if times.is_negative() { Err(Failure::Undefined) } else { Ok(base.clone()) };
+                return if times.is_negative() {
+                    Err(Failure::Undefined)
+                } else {
+                    Ok(base.clone())
+                };
             }
         }
-        let count = u64::try_from(times.clone().unsigned_abs_value()).map_err(|_| Failure::Budget)?;
-        let inverse = if times.is_negative() { self.invert(base)? } else { base.clone() };
+        let count =
+            u64::try_from(times.clone().unsigned_abs_value()).map_err(|_| Failure::Budget)?;
+        let inverse = if times.is_negative() {
+            self.invert(base)?
+        } else {
+            base.clone()
+        };
         let mut square = inverse;
         if let Some(value) = square.rational() {
             let bits = size(value);
             if (bits as u64).saturating_mul(count) <= MAX_BITS as u64 {
-                self.budget.spend(bits.saturating_mul(usize::try_from(count).unwrap_or(usize::MAX)) / 512)?;
-                return Ok(exact(value.pow(isize::try_from(count).map_err(|_| Failure::Budget)?)));
+                self.budget.spend(
+                    bits.saturating_mul(usize::try_from(count).unwrap_or(usize::MAX)) / 512,
+                )?;
+                return Ok(exact(
+                    value.pow(isize::try_from(count).map_err(|_| Failure::Budget)?),
+                ));
             }
         }
         // the float's exponent must hold the result
@@ -278,7 +340,10 @@ impl Evaluator<'_> {
                 return Err(Failure::Undefined);
             }
             let root = arithmetic.square_root(&size)?;
-            return Ok(Number { real: Real::Exact(RBig::ZERO), imaginary: root });
+            return Ok(Number {
+                real: Real::Exact(RBig::ZERO),
+                imaginary: root,
+            });
         }
         let root = if degree == 2 {
             arithmetic.square_root(if sign < 0 { &size } else { inner })?
@@ -286,7 +351,11 @@ impl Evaluator<'_> {
             let part = Real::Exact(RBig::from_parts(IBig::ONE, UBig::from(degree)));
             arithmetic.exponential(&arithmetic.multiply(&arithmetic.logarithm(&size)?, &part))?
         };
-        Ok(real(if sign < 0 { arithmetic.negate(&root) } else { root }))
+        Ok(real(if sign < 0 {
+            arithmetic.negate(&root)
+        } else {
+            root
+        }))
     }
 
     fn exponential(&self, value: &Number) -> Result<Number, Failure> {
@@ -295,7 +364,10 @@ impl Evaluator<'_> {
             return Ok(real(height));
         }
         let (sine, cosine) = self.arithmetic.sine_cosine(&value.imaginary)?;
-        Ok(Number { real: self.arithmetic.multiply(&height, &cosine), imaginary: self.arithmetic.multiply(&height, &sine) })
+        Ok(Number {
+            real: self.arithmetic.multiply(&height, &cosine),
+            imaginary: self.arithmetic.multiply(&height, &sine),
+        })
     }
 
     fn call(&mut self, name: &str, arguments: &[Node]) -> Result<Number, Failure> {
@@ -310,22 +382,33 @@ impl Evaluator<'_> {
         let arithmetic = self.arithmetic;
         match (name, values.get(1)) {
             ("root", Some(index)) => {
-                let degree = small(index).and_then(|degree| usize::try_from(degree).ok()).filter(|degree| *degree > 0).ok_or(Failure::Undefined)?;
+                let degree = small(index)
+                    .and_then(|degree| usize::try_from(degree).ok())
+                    .filter(|degree| *degree > 0)
+                    .ok_or(Failure::Undefined)?;
                 self.root(first, degree)
             }
             ("abs", None) => {
                 if is_zero(&first.imaginary) {
                     return Ok(real(arithmetic.absolute(&first.real)));
                 }
-                let norm = arithmetic.add(&arithmetic.multiply(&first.real, &first.real), &arithmetic.multiply(&first.imaginary, &first.imaginary));
+                let norm = arithmetic.add(
+                    &arithmetic.multiply(&first.real, &first.real),
+                    &arithmetic.multiply(&first.imaginary, &first.imaginary),
+                );
                 arithmetic.square_root(&norm).map(real)
             }
             ("floor", None) => arithmetic.floor(first.only_real()?).map(exact),
-            ("ceil", None) => arithmetic.floor(&arithmetic.negate(first.only_real()?)).map(|value| exact(-value)),
+            ("ceil", None) => arithmetic
+                .floor(&arithmetic.negate(first.only_real()?))
+                .map(|value| exact(-value)),
             ("factorial", None) => factorial(small(first).ok_or(Failure::Undefined)?, self.budget),
             ("binom", Some(below)) => self.binomial(first, below),
             ("mod", Some(by)) => {
-                let (value, by) = (first.rational().ok_or(Failure::Undefined)?, by.rational().ok_or(Failure::Undefined)?);
+                let (value, by) = (
+                    first.rational().ok_or(Failure::Undefined)?,
+                    by.rational().ok_or(Failure::Undefined)?,
+                );
                 if *by == RBig::ZERO {
                     return Err(Failure::Undefined);
                 }
@@ -369,20 +452,31 @@ impl Evaluator<'_> {
             }
             "arctan" => arithmetic.arc_tangent(x),
             "arcsin" | "arccos" => {
-                let half_turn = arithmetic.multiply(&arithmetic.pi(), &Real::Exact(RBig::ONE / RBig::from(2u8)));
+                let half_turn = arithmetic
+                    .multiply(&arithmetic.pi(), &Real::Exact(RBig::ONE / RBig::from(2u8)));
                 let rest = arithmetic.add(&one, &arithmetic.negate(&arithmetic.multiply(x, x)));
                 let sine = match arithmetic.sign(&rest)? {
                     -1 => return Err(Failure::Undefined),
                     0 if arithmetic.sign(x)? < 0 => arithmetic.negate(&half_turn),
                     0 => half_turn.clone(),
-                    _ => arithmetic.arc_tangent(&arithmetic.multiply(x, &arithmetic.invert(&arithmetic.square_root(&rest)?)?)),
+                    _ => arithmetic.arc_tangent(
+                        &arithmetic
+                            .multiply(x, &arithmetic.invert(&arithmetic.square_root(&rest)?)?),
+                    ),
                 };
-                if name == "arcsin" { sine } else { arithmetic.add(&half_turn, &arithmetic.negate(&sine)) }
+                if name == "arcsin" {
+                    sine
+                } else {
+                    arithmetic.add(&half_turn, &arithmetic.negate(&sine))
+                }
             }
             "sinh" | "cosh" | "tanh" => {
                 let up = arithmetic.exponential(x)?;
                 let down = arithmetic.invert(&up)?;
-                let (plus, minus) = (arithmetic.add(&up, &down), arithmetic.add(&up, &arithmetic.negate(&down)));
+                let (plus, minus) = (
+                    arithmetic.add(&up, &down),
+                    arithmetic.add(&up, &arithmetic.negate(&down)),
+                );
                 let half = Real::Exact(RBig::ONE / RBig::from(2u8));
                 match name {
                     "sinh" => arithmetic.multiply(&minus, &half),
@@ -416,8 +510,16 @@ impl Evaluator<'_> {
     }
 
     fn series(&mut self, name: &str, arguments: &[Node]) -> Result<Number, Failure> {
-        let [body, Node::Symbol(index), low, high] = arguments else { return Err(Failure::Unsupported) };
-        let bound = |number: Number| number.rational().and_then(whole).and_then(|value| i64::try_from(value).ok()).ok_or(Failure::Undefined);
+        let [body, Node::Symbol(index), low, high] = arguments else {
+            return Err(Failure::Unsupported);
+        };
+        let bound = |number: Number| {
+            number
+                .rational()
+                .and_then(whole)
+                .and_then(|value| i64::try_from(value).ok())
+                .ok_or(Failure::Undefined)
+        };
         let (low, high) = (bound(self.value(low)?)?, bound(self.value(high)?)?);
         if high.saturating_sub(low) > MAX_TERMS.cast_signed() {
             return Err(Failure::Budget);
@@ -425,10 +527,15 @@ impl Evaluator<'_> {
         let adds = name == "sum";
         let mut total = exact(if adds { RBig::ZERO } else { RBig::ONE });
         for step in low..=high {
-            self.point.push((index.clone(), RBig::from(IBig::from(step))));
+            self.point
+                .push((index.clone(), RBig::from(IBig::from(step))));
             let term = self.value(body);
             self.point.pop();
-            total = if adds { self.add(&total, &term?)? } else { self.multiply(&total, &term?)? };
+            total = if adds {
+                self.add(&total, &term?)?
+            } else {
+                self.multiply(&total, &term?)?
+            };
         }
         Ok(total)
     }
@@ -449,17 +556,34 @@ fn factorial(count: u64, budget: &Budget) -> Result<Number, Failure> {
 fn common(name: &str, values: &[Number]) -> Result<Number, Failure> {
     let mut result: Option<UBig> = None;
     for value in values {
-        let next = value.rational().and_then(whole).ok_or(Failure::Undefined)?.clone().unsigned_abs_value();
+        let next = value
+            .rational()
+            .and_then(whole)
+            .ok_or(Failure::Undefined)?
+            .clone()
+            .unsigned_abs_value();
         result = Some(match result {
             None => next,
-            Some(first) if first.is_zero() || next.is_zero() => if name == "gcd" { first + next } else { UBig::ZERO },
+            Some(first) if first.is_zero() || next.is_zero() => {
+                if name == "gcd" {
+                    first + next
+                } else {
+                    UBig::ZERO
+                }
+            }
             Some(first) => {
                 let divisor = (&first).gcd(&next);
-                if name == "gcd" { divisor } else { first * next / divisor }
+                if name == "gcd" {
+                    divisor
+                } else {
+                    first * next / divisor
+                }
             }
         });
     }
-    result.map(|value| exact(RBig::from(value))).ok_or(Failure::Undefined)
+    result
+        .map(|value| exact(RBig::from(value)))
+        .ok_or(Failure::Undefined)
 }
 
 fn extreme(largest: bool, values: &[Number]) -> Result<Number, Failure> {
@@ -467,7 +591,11 @@ fn extreme(largest: bool, values: &[Number]) -> Result<Number, Failure> {
     for value in values {
         rationals.push(value.rational().ok_or(Failure::Undefined)?.clone());
     }
-    let best = if largest { rationals.into_iter().max() } else { rationals.into_iter().min() };
+    let best = if largest {
+        rationals.into_iter().max()
+    } else {
+        rationals.into_iter().min()
+    };
     best.map(exact).ok_or(Failure::Undefined)
 }
 

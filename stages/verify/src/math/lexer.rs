@@ -68,9 +68,20 @@ struct Lexer<'a> {
 /// # Errors
 /// [`LexError`] for a text that is too long or has an open text group.
 pub fn lex(text: &str, commas: Commas) -> Result<Tokens, LexError> {
-    let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), brackets: 0, environments: 0, commas, ambiguous: false };
+    let mut lexer = Lexer {
+        text,
+        at: 0,
+        tokens: Vec::new(),
+        brackets: 0,
+        environments: 0,
+        commas,
+        ambiguous: false,
+    };
     lexer.run(false, 0)?;
-    Ok(Tokens { tokens: lexer.tokens, ambiguous_commas: lexer.ambiguous })
+    Ok(Tokens {
+        tokens: lexer.tokens,
+        ambiguous_commas: lexer.ambiguous,
+    })
 }
 
 impl<'a> Lexer<'a> {
@@ -85,7 +96,9 @@ impl<'a> Lexer<'a> {
     fn push(&mut self, token: Token) {
         match token {
             Token::Sign('(' | '[' | '⦃' | '⟨') => self.brackets += 1,
-            Token::Sign(')' | ']' | '⦄' | '⟩') => self.brackets = self.brackets.saturating_sub(1),
+            Token::Sign(')' | ']' | '⦄' | '⟩') => {
+                self.brackets = self.brackets.saturating_sub(1)
+            }
             _ => {}
         }
         self.tokens.push(token);
@@ -96,7 +109,11 @@ impl<'a> Lexer<'a> {
             if self.tokens.len() > MAX_TOKENS {
                 return Err(LexError::TooLong);
             }
-            let next_is_digit = self.rest().chars().nth(1).is_some_and(|next| next.is_ascii_digit());
+            let next_is_digit = self
+                .rest()
+                .chars()
+                .nth(1)
+                .is_some_and(|next| next.is_ascii_digit());
             if letter == '\\' {
                 self.command(depth)?;
             } else if letter.is_ascii_digit() || (letter == '.' && next_is_digit) {
@@ -180,18 +197,32 @@ impl<'a> Lexer<'a> {
         if self.commas_allowed() {
             self.thousands(&mut digits);
         }
-        if bytes.get(self.at) == Some(&b'.') && bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit) {
+        if self.rest().starts_with("{.}") && bytes.get(self.at + 3).is_some_and(u8::is_ascii_digit)
+        {
+            digits.push('.');
+            self.at += 3;
+            self.digits(&mut digits);
+        } else if bytes.get(self.at) == Some(&b'.')
+            && bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit)
+        {
             digits.push('.');
             self.at += 1;
             self.digits(&mut digits);
-        } else if bytes.get(self.at) == Some(&b'.') && !bytes.get(self.at + 1).is_some_and(|next| *next == b'.') && digits.chars().any(|digit| digit.is_ascii_digit()) {
+        } else if bytes.get(self.at) == Some(&b'.')
+            && !bytes.get(self.at + 1).is_some_and(|next| *next == b'.')
+            && digits.chars().any(|digit| digit.is_ascii_digit())
+        {
             if self.rest().starts_with(".\\overline") {
                 digits.push('.');
             }
             self.at += 1;
         }
-        let exponent = bytes.get(self.at).is_some_and(|mark| matches!(mark, b'e' | b'E'));
-        let signed = bytes.get(self.at + 1).is_some_and(|mark| matches!(mark, b'+' | b'-'));
+        let exponent = bytes
+            .get(self.at)
+            .is_some_and(|mark| matches!(mark, b'e' | b'E'));
+        let signed = bytes
+            .get(self.at + 1)
+            .is_some_and(|mark| matches!(mark, b'+' | b'-'));
         let first = self.at + 1 + usize::from(signed);
         if exponent && bytes.get(first).is_some_and(u8::is_ascii_digit) {
             digits.push('e');
@@ -227,7 +258,9 @@ impl<'a> Lexer<'a> {
             }
             let group: &str = self.text.get(self.at + skip..).unwrap_or("");
             let bytes = group.as_bytes();
-            let three = bytes.len() >= 3 && bytes[..3].iter().all(u8::is_ascii_digit) && !bytes.get(3).is_some_and(u8::is_ascii_digit);
+            let three = bytes.len() >= 3
+                && bytes[..3].iter().all(u8::is_ascii_digit)
+                && !bytes.get(3).is_some_and(u8::is_ascii_digit);
             if !three || (!forced && !spaced && self.brackets > 0) {
                 return;
             }
@@ -255,14 +288,25 @@ impl<'a> Lexer<'a> {
         for suffix in ["a.m.", "p.m.", "A.M.", "P.M.", "a.m", "p.m"] {
             if rest.starts_with(suffix) {
                 self.at += suffix.len();
-                self.push(Token::Word(if suffix.starts_with(['a', 'A']) { "am".into() } else { "pm".into() }));
+                self.push(Token::Word(if suffix.starts_with(['a', 'A']) {
+                    "am".into()
+                } else {
+                    "pm".into()
+                }));
                 return;
             }
         }
         let is_latin = |letter: char| letter.is_ascii_alphabetic();
         let first = rest.chars().next().unwrap_or(' ');
         for letter in rest.chars() {
-            let same = if is_latin(first) { is_latin(letter) } else { letter.is_alphabetic() && !is_latin(letter) && !is_greek(letter) && !is_sign_like(letter) };
+            let same = if is_latin(first) {
+                is_latin(letter)
+            } else {
+                letter.is_alphabetic()
+                    && !is_latin(letter)
+                    && !is_greek(letter)
+                    && !is_sign_like(letter)
+            };
             if !(same || (self.at == start)) {
                 break;
             }
@@ -279,10 +323,16 @@ impl<'a> Lexer<'a> {
         let lower = run.to_ascii_lowercase();
         if let Some((_, sign)) = WORD_SIGNS.iter().find(|(word, _)| *word == lower) {
             self.push(Token::Sign(*sign));
-        } else if let Some((_, symbol)) = SYMBOLS.iter().find(|(name, _)| *name == run && run.len() > 1) {
+        } else if let Some((_, symbol)) = SYMBOLS
+            .iter()
+            .find(|(name, _)| *name == run && run.len() > 1)
+        {
             self.push(Token::Symbol((*symbol).into()));
         } else if FUNCTIONS.iter().any(|(name, _)| *name == run) && run != "mod" {
-            let name = FUNCTIONS.iter().find(|(name, _)| *name == run).map_or(run, |(_, canonical)| canonical);
+            let name = FUNCTIONS
+                .iter()
+                .find(|(name, _)| *name == run)
+                .map_or(run, |(_, canonical)| canonical);
             self.push(Token::Function(name.into()));
         } else if run == "mod" {
             self.push(Token::Sign('ⓜ'));
@@ -310,17 +360,26 @@ impl<'a> Lexer<'a> {
             return true;
         }
         if run.len() == 2 {
-            return matches!(lower, "is" | "of" | "in" | "no" | "by" | "if" | "at") && matches!(self.tokens.last(), None | Some(Token::Word(_) | Token::Symbol(_))) && run != "IN";
+            return matches!(lower, "is" | "of" | "in" | "no" | "by" | "if" | "at")
+                && matches!(
+                    self.tokens.last(),
+                    None | Some(Token::Word(_) | Token::Symbol(_))
+                )
+                && run != "IN";
         }
         let vowels = lower.chars().any(|letter| "aeiouy".contains(letter));
-        let few_letters = run.len() <= 4 && (lower.chars().all(|letter| "abcd".contains(letter)) || lower.chars().all(|letter| "wxyz".contains(letter)));
+        let few_letters = run.len() <= 4
+            && (lower.chars().all(|letter| "abcd".contains(letter))
+                || lower.chars().all(|letter| "wxyz".contains(letter)));
         let capitals = run.len() <= 4 && run.chars().all(|letter| letter.is_ascii_uppercase());
         vowels && !few_letters && !capitals
     }
 
     fn command(&mut self, depth: usize) -> Result<(), LexError> {
         self.at += 1;
-        let Some(letter) = self.peek() else { return Ok(()) };
+        let Some(letter) = self.peek() else {
+            return Ok(());
+        };
         if letter == '\\' {
             // `\\frac` is `\frac` that was escaped once too often, unless rows are being separated
             let after = self.text.get(self.at + 1..).unwrap_or("");
@@ -361,7 +420,14 @@ impl<'a> Lexer<'a> {
             if name == "begin" {
                 self.environments += 1;
                 let columns = self.rest().trim_start();
-                if columns.starts_with('{') && columns.get(1..).is_some_and(|inner| inner.split('}').next().is_some_and(|spec| spec.chars().all(|mark| "lcr|@ ".contains(mark)))) {
+                if columns.starts_with('{')
+                    && columns.get(1..).is_some_and(|inner| {
+                        inner
+                            .split('}')
+                            .next()
+                            .is_some_and(|spec| spec.chars().all(|mark| "lcr|@ ".contains(mark)))
+                    })
+                {
                     self.group();
                 }
                 self.push(Token::Sign('⟦'));
@@ -390,11 +456,19 @@ impl<'a> Lexer<'a> {
 
     fn text_group(&mut self, name: &str, depth: usize) -> Result<(), LexError> {
         let Some(content) = self.group() else {
-            return if self.rest().trim_start().starts_with('{') { Err(LexError::Unbalanced) } else { Ok(()) };
+            return if self.rest().trim_start().starts_with('{') {
+                Err(LexError::Unbalanced)
+            } else {
+                Ok(())
+            };
         };
         let content = content.trim();
         let doubled = matches!(name, "mathbb" | "mathbf" | "Bbb");
-        if let Some(symbol) = Some(content).filter(|_| doubled).and_then(number_set).filter(|_| name != "mathbf" || content != "C") {
+        if let Some(symbol) = Some(content)
+            .filter(|_| doubled)
+            .and_then(number_set)
+            .filter(|_| name != "mathbf" || content != "C")
+        {
             self.push(Token::Symbol(symbol.into()));
             return Ok(());
         }
@@ -409,8 +483,19 @@ impl<'a> Lexer<'a> {
             self.push(Token::Symbol(letter.to_string()));
             return Ok(());
         }
-        let mut inner = Lexer { text: content, at: 0, tokens: Vec::new(), brackets: 0, environments: self.environments, commas: self.commas, ambiguous: false };
-        inner.run(!matches!(name, "boxed" | "fbox" | "ensuremath" | "underline"), depth + 1)?;
+        let mut inner = Lexer {
+            text: content,
+            at: 0,
+            tokens: Vec::new(),
+            brackets: 0,
+            environments: self.environments,
+            commas: self.commas,
+            ambiguous: false,
+        };
+        inner.run(
+            !matches!(name, "boxed" | "fbox" | "ensuremath" | "underline"),
+            depth + 1,
+        )?;
         if matches!(name, "mathrm" | "mathit") {
             // upright `i` and `e` are the constants wherever they stand
             for token in &mut inner.tokens {
@@ -464,7 +549,10 @@ pub fn closing_brace(text: &str, start: usize) -> Option<usize> {
 }
 
 fn command_name(text: &str) -> &str {
-    let end = text.bytes().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(text.len());
+    let end = text
+        .bytes()
+        .position(|byte| !byte.is_ascii_alphabetic())
+        .unwrap_or(text.len());
     let run = &text[..end];
     // `\quadx` and `\cdotx`: a known command glued to a letter
     if !is_known(run) {
@@ -494,7 +582,15 @@ fn separator(rest: &str) -> (usize, bool, bool) {
         }
     }
     if rest.starts_with(',') || rest.starts_with('，') {
-        return (if rest.starts_with(',') { 1 } else { '，'.len_utf8() }, false, false);
+        return (
+            if rest.starts_with(',') {
+                1
+            } else {
+                '，'.len_utf8()
+            },
+            false,
+            false,
+        );
     }
     for mark in [" ", "\\ ", "\\,", "\u{a0}", "\u{202f}", "\u{2009}"] {
         if rest.starts_with(mark) {
@@ -504,7 +600,16 @@ fn separator(rest: &str) -> (usize, bool, bool) {
     (0, false, false)
 }
 
-const WORD_SIGNS: &[(&str, char)] = &[("and", '∧'), ("or", '∨'), ("percent", '%'), ("pct", '%'), ("degrees", '°'), ("degree", '°'), ("infinity", '∞'), ("union", '∪')];
+const WORD_SIGNS: &[(&str, char)] = &[
+    ("and", '∧'),
+    ("or", '∨'),
+    ("percent", '%'),
+    ("pct", '%'),
+    ("degrees", '°'),
+    ("degree", '°'),
+    ("infinity", '∞'),
+    ("union", '∪'),
+];
 
 fn is_sign_like(letter: char) -> bool {
     matches!(letter, 'º' | 'ª' | '²' | '³' | '¹')
@@ -526,7 +631,11 @@ fn number_set(name: &str) -> Option<&'static str> {
 }
 
 fn superscript(letter: char) -> Option<char> {
-    "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().zip('0'..='9').find(|(raised, _)| *raised == letter).map(|(_, digit)| digit)
+    "⁰¹²³⁴⁵⁶⁷⁸⁹"
+        .chars()
+        .zip('0'..='9')
+        .find(|(raised, _)| *raised == letter)
+        .map(|(_, digit)| digit)
 }
 
 fn vulgar_fraction(letter: char) -> Option<(&'static str, &'static str)> {

@@ -51,39 +51,63 @@ pub fn parse(text: &str, commas: Commas) -> Result<Parsed, ParseError> {
         return Err(ParseError::Empty);
     }
     if let Some(words) = only_words(&tokens) {
-        return Ok(Parsed { node: words, ambiguous_commas: false });
+        return Ok(Parsed {
+            node: words,
+            ambiguous_commas: false,
+        });
     }
-    let mut parser = Parser { tokens, at: 0, depth: 0, bars: 0 };
+    let mut parser = Parser {
+        tokens,
+        at: 0,
+        depth: 0,
+        bars: 0,
+    };
     let node = parser.list()?;
     if let Some(token) = parser.tokens.get(parser.at) {
         return Err(ParseError::Unexpected(describe(token)));
     }
-    Ok(Parsed { node, ambiguous_commas: found.ambiguous_commas })
+    Ok(Parsed {
+        node,
+        ambiguous_commas: found.ambiguous_commas,
+    })
 }
 
 fn describe(token: &Token) -> String {
     match token {
-        Token::Number(text) | Token::Symbol(text) | Token::Word(text) | Token::Function(text) => text.chars().take(40).collect(),
+        Token::Number(text) | Token::Symbol(text) | Token::Word(text) | Token::Function(text) => {
+            text.chars().take(40).collect()
+        }
         Token::Sign(sign) => sign.to_string(),
     }
 }
 
 /// Drops "the area is", "所以答案是" and the like: words that end in a verb before the first sign.
 fn without_introduction(mut tokens: Vec<Token>) -> Vec<Token> {
-    let head = tokens.iter().position(|token| !matches!(token, Token::Word(_) | Token::Symbol(_))).unwrap_or(tokens.len());
+    let head = tokens
+        .iter()
+        .position(|token| !matches!(token, Token::Word(_) | Token::Symbol(_)))
+        .unwrap_or(tokens.len());
     let verb = tokens[..head].iter().rposition(|token| {
         matches!(token, Token::Word(word) if matches!(word.as_str(), "is" | "are" | "equals" | "equal" | "be" | "为" | "是") || word.ends_with('是') || word.ends_with('为'))
     });
     if let Some(verb) = verb
         && verb + 1 < tokens.len()
-        && tokens[..verb].iter().any(|token| matches!(token, Token::Word(_)))
+        && tokens[..=verb]
+            .iter()
+            .any(|token| matches!(token, Token::Word(word) if word.chars().count() > 1))
     {
         tokens.drain(..=verb);
     }
-    while matches!(tokens.last(), Some(Token::Sign('⏎' | ',' | ';' | '.' | '。'))) {
+    while matches!(
+        tokens.last(),
+        Some(Token::Sign('⏎' | ',' | ';' | '.' | '。'))
+    ) {
         tokens.pop();
     }
-    while matches!(tokens.first(), Some(Token::Sign('⏎' | ',' | ';' | ':' | '.'))) {
+    while matches!(
+        tokens.first(),
+        Some(Token::Sign('⏎' | ',' | ';' | ':' | '.'))
+    ) {
         tokens.remove(0);
     }
     tokens
@@ -91,7 +115,10 @@ fn without_introduction(mut tokens: Vec<Token>) -> Vec<Token> {
 
 /// An answer without numbers and signs is a text, unless it is made of single letters.
 fn only_words(tokens: &[Token]) -> Option<Node> {
-    if !tokens.iter().any(|token| matches!(token, Token::Word(word) if word.chars().count() > 1)) {
+    if !tokens
+        .iter()
+        .any(|token| matches!(token, Token::Word(word) if word.chars().count() > 1))
+    {
         return None;
     }
     let mut words = Vec::new();
@@ -136,15 +163,24 @@ impl Parser {
     }
 
     pub(super) fn expect_sign(&mut self, sign: char) -> Result<(), ParseError> {
-        if self.take_sign(sign) { Ok(()) } else { Err(self.unexpected()) }
+        if self.take_sign(sign) {
+            Ok(())
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     pub(super) fn unexpected(&self) -> ParseError {
-        self.peek().map_or(ParseError::Ended, |token| ParseError::Unexpected(describe(token)))
+        self.peek().map_or(ParseError::Ended, |token| {
+            ParseError::Unexpected(describe(token))
+        })
     }
 
     /// Runs `read` one level deeper.
-    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ParseError>) -> Result<T, ParseError> {
+    pub(super) fn deeper<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, ParseError>,
+    ) -> Result<T, ParseError> {
         if self.depth >= MAX_DEPTH {
             return Err(ParseError::TooDeep);
         }
@@ -175,7 +211,10 @@ impl Parser {
             }
             let mut separated = false;
             let mut strong = false;
-            while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, ',' | ';' | '⏎' | '∧' | '∨')) {
+            while let Some(sign) = self
+                .peek_sign()
+                .filter(|sign| matches!(sign, ',' | ';' | '⏎' | '∧' | '∨'))
+            {
                 separated = true;
                 strong |= matches!(sign, ';' | '⏎');
                 match sign {
@@ -198,7 +237,11 @@ impl Parser {
             }
         }
         if groups.iter().all(|group| group.len() == 1) || groups.len() == 1 {
-            groups = groups.into_iter().flatten().map(|item| vec![item]).collect();
+            groups = groups
+                .into_iter()
+                .flatten()
+                .map(|item| vec![item])
+                .collect();
         }
         Ok((groups, joint))
     }
@@ -210,7 +253,11 @@ impl Parser {
             self.at += 1;
             rest.push((sign, self.ratio()?));
         }
-        Ok(if rest.is_empty() { first } else { Node::Chain(Box::new(first), rest) })
+        Ok(if rest.is_empty() {
+            first
+        } else {
+            Node::Chain(Box::new(first), rest)
+        })
     }
 
     fn peek_relation(&self) -> Option<Relation> {
@@ -232,7 +279,8 @@ impl Parser {
         let first = self.union()?;
         let mut parts = vec![first];
         loop {
-            let word_to = matches!(self.peek(), Some(Token::Word(word)) if word == "to" || word == "比");
+            let word_to =
+                matches!(self.peek(), Some(Token::Word(word)) if word == "to" || word == "比");
             if self.peek_sign() != Some(':') && !word_to {
                 break;
             }
@@ -242,7 +290,9 @@ impl Parser {
         if parts.len() == 1 {
             return Ok(parts.remove(0));
         }
-        if let (Some(late), [Node::Number(hour), Node::Number(minute)]) = (self.half_day(), &parts[..]) {
+        if let (Some(late), [Node::Number(hour), Node::Number(minute)]) =
+            (self.half_day(), &parts[..])
+        {
             self.at += 1;
             return Ok(Node::Time(hour.clone(), minute.clone(), late));
         }
@@ -263,7 +313,10 @@ impl Parser {
     fn union(&mut self) -> Result<Node, ParseError> {
         let first = self.sum()?;
         let mut node = first;
-        while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, '∪' | '∩' | '∖')) {
+        while let Some(sign) = self
+            .peek_sign()
+            .filter(|sign| matches!(sign, '∪' | '∩' | '∖'))
+        {
             self.at += 1;
             let next = self.sum()?;
             node = match (sign, node) {
@@ -285,7 +338,10 @@ impl Parser {
         loop {
             let mut negative = false;
             let mut doubled = None;
-            while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, '+' | '-' | '±' | '∓')) {
+            while let Some(sign) = self
+                .peek_sign()
+                .filter(|sign| matches!(sign, '+' | '-' | '±' | '∓'))
+            {
                 self.at += 1;
                 match sign {
                     '-' => negative = !negative,
@@ -304,7 +360,11 @@ impl Parser {
                 break;
             }
         }
-        Ok(if terms.len() == 1 { terms.remove(0) } else { Node::Add(terms) })
+        Ok(if terms.len() == 1 {
+            terms.remove(0)
+        } else {
+            Node::Add(terms)
+        })
     }
 
     pub(super) fn product(&mut self) -> Result<Node, ParseError> {
@@ -357,12 +417,18 @@ impl Parser {
     fn unit(&mut self) {
         loop {
             match (self.peek(), self.tokens.get(self.at + 1)) {
-                (Some(Token::Word(word)), _) if word != "to" && word != "比" && self.half_day().is_none() => self.at += 1,
+                (Some(Token::Word(word)), _)
+                    if word != "to" && word != "比" && self.half_day().is_none() =>
+                {
+                    self.at += 1
+                }
                 (Some(Token::Sign('/' | '*' | '.')), Some(Token::Word(_))) => self.at += 2,
                 (Some(Token::Sign('.')), _) => self.at += 1,
                 (Some(Token::Sign('^')), Some(Token::Number(_))) => self.at += 2,
                 (Some(Token::Sign('^')), Some(Token::Sign('{'))) => {
-                    let end = self.tokens[self.at..].iter().position(|token| *token == Token::Sign('}'));
+                    let end = self.tokens[self.at..]
+                        .iter()
+                        .position(|token| *token == Token::Sign('}'));
                     self.at += end.map_or(1, |end| end + 1);
                 }
                 _ => return,
@@ -395,7 +461,10 @@ impl Parser {
             Token::Number(_) | Token::Symbol(_) | Token::Function(_) => true,
             Token::Word(_) => false,
             Token::Sign(sign) => {
-                matches!(sign, '(' | '[' | '{' | '⦃' | '⌊' | '⌈' | '⟨' | '√' | '⟦' | '∞') || (*sign == '|' && self.bars == 0)
+                matches!(
+                    sign,
+                    '(' | '[' | '{' | '⦃' | '⌊' | '⌈' | '⟨' | '√' | '⟦' | '∞'
+                ) || (*sign == '|' && self.bars == 0)
             }
         }
     }
@@ -432,7 +501,15 @@ impl Parser {
                 Some('!') => {
                     self.at += 1;
                     let double = self.take_sign('!');
-                    node = Node::Call(if double { "double_factorial" } else { "factorial" }.into(), vec![node]);
+                    node = Node::Call(
+                        if double {
+                            "double_factorial"
+                        } else {
+                            "factorial"
+                        }
+                        .into(),
+                        vec![node],
+                    );
                 }
                 Some('%') => {
                     self.at += 1;
@@ -441,7 +518,8 @@ impl Parser {
                 Some('°') => {
                     self.at += 1;
                     // °C and °F are units
-                    if matches!(self.peek(), Some(Token::Symbol(scale)) if scale == "C" || scale == "F") {
+                    if matches!(self.peek(), Some(Token::Symbol(scale)) if scale == "C" || scale == "F")
+                    {
                         self.at += 1;
                     }
                     node = Node::Degree(Box::new(node));
@@ -449,6 +527,10 @@ impl Parser {
                 Some('\'') => {
                     self.at += 1;
                     node = primed(node);
+                }
+                Some('_') => {
+                    self.at += 1;
+                    node = self.indexed(node)?;
                 }
                 _ => return Ok(node),
             }
@@ -499,7 +581,13 @@ impl Parser {
 
 /// Whether a node holds no symbol, so that words after it are units.
 fn is_numeric(node: &Node) -> bool {
-    !node.any(&|part| matches!(part, Node::Symbol(name) if name != "π") || matches!(part, Node::Text(_) | Node::Tuple(_) | Node::Set(_) | Node::Interval(..)))
+    !node.any(&|part| {
+        matches!(part, Node::Symbol(name) if name != "π")
+            || matches!(
+                part,
+                Node::Text(_) | Node::Tuple(_) | Node::Set(_) | Node::Interval(..)
+            )
+    })
 }
 
 fn primed(node: Node) -> Node {
@@ -510,5 +598,9 @@ fn primed(node: Node) -> Node {
 }
 
 fn bare(mut group: Vec<Node>, joint: Joint) -> Node {
-    if group.len() == 1 { group.remove(0) } else { Node::List(group, joint) }
+    if group.len() == 1 {
+        group.remove(0)
+    } else {
+        Node::List(group, joint)
+    }
 }

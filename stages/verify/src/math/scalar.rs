@@ -33,16 +33,23 @@ impl Outcome {
 /// Bits of the quick look and of the final one, and the bits that must agree (60 digits are 200).
 const PRECISIONS: [usize; 2] = [96, 320];
 const AGREEMENT: f64 = 200.0;
-const POINTS: usize = 12;
+const POINTS: usize = 36;
 const NEEDED: usize = 3;
+const ENOUGH: usize = 8;
 
 /// Compares two expressions.
 pub fn compare(a: &Node, b: &Node, budget: &Budget) -> Outcome {
     if let (Node::Number(a), Node::Number(b)) = (a, b) {
-        return if a == b { Outcome::Equal("exact") } else { Outcome::Different("exact") };
+        return if a == b {
+            Outcome::Equal("exact")
+        } else {
+            Outcome::Different("exact")
+        };
     }
     let first = compare_reading(a, b, budget, false);
-    let bare_log = |node: &Node| node.any(&|part| matches!(part, Node::Call(name, arguments) if name == "log" && arguments.len() == 1));
+    let bare_log = |node: &Node| {
+        node.any(&|part| matches!(part, Node::Call(name, arguments) if name == "log" && arguments.len() == 1))
+    };
     if matches!(first, Outcome::Different(_)) && (bare_log(a) || bare_log(b)) {
         return compare_reading(a, b, budget, true);
     }
@@ -70,7 +77,13 @@ fn compare_reading(a: &Node, b: &Node, budget: &Budget, decimal_log: bool) -> Ou
 fn constants(a: &Node, b: &Node, budget: &Budget, decimal_log: bool) -> Outcome {
     let mut last = Outcome::Unknown("precision");
     for precision in PRECISIONS {
-        let mut evaluator = Evaluator { arithmetic: Arithmetic { precision }, point: Vec::new(), complex: true, decimal_log, budget };
+        let mut evaluator = Evaluator {
+            arithmetic: Arithmetic { precision },
+            point: Vec::new(),
+            complex: true,
+            decimal_log,
+            budget,
+        };
         let (x, y) = match (evaluator.value(a), evaluator.value(b)) {
             (Ok(x), Ok(y)) => (x, y),
             (Err(Failure::Precision), _) | (_, Err(Failure::Precision)) => continue,
@@ -95,19 +108,36 @@ fn reason(failure: Failure) -> &'static str {
 
 /// Compares two values of the same precision.
 fn numbers(precision: usize, x: &Number, y: &Number) -> Outcome {
-    let parts = [reals(precision, &x.real, &y.real), reals(precision, &x.imaginary, &y.imaginary)];
-    if let Some(different) = parts.iter().find(|part| matches!(part, Outcome::Different(_))) {
+    let parts = [
+        reals(precision, &x.real, &y.real),
+        reals(precision, &x.imaginary, &y.imaginary),
+    ];
+    if let Some(different) = parts
+        .iter()
+        .find(|part| matches!(part, Outcome::Different(_)))
+    {
         return *different;
     }
-    if let Some(unknown) = parts.iter().find(|part| matches!(part, Outcome::Unknown(_))) {
+    if let Some(unknown) = parts
+        .iter()
+        .find(|part| matches!(part, Outcome::Unknown(_)))
+    {
         return *unknown;
     }
-    if parts[0] == Outcome::Equal("exact") { parts[1] } else { parts[0] }
+    if parts[0] == Outcome::Equal("exact") {
+        parts[1]
+    } else {
+        parts[0]
+    }
 }
 
 fn reals(precision: usize, x: &Real, y: &Real) -> Outcome {
     if let (Real::Exact(x), Real::Exact(y)) = (x, y) {
-        return if x == y { Outcome::Equal("exact") } else { Outcome::Different("exact") };
+        return if x == y {
+            Outcome::Equal("exact")
+        } else {
+            Outcome::Different("exact")
+        };
     }
     let arithmetic = Arithmetic { precision };
     let ((a, ea, ra), (b, eb, rb)) = (arithmetic.ball(x), arithmetic.ball(y));
@@ -120,7 +150,11 @@ fn reals(precision: usize, x: &Real, y: &Real) -> Outcome {
     if error > size - AGREEMENT {
         return Outcome::Unknown("precision");
     }
-    if ra || rb { Outcome::Unknown("budget") } else { Outcome::Equal("numeric") }
+    if ra || rb {
+        Outcome::Unknown("budget")
+    } else {
+        Outcome::Equal("numeric")
+    }
 }
 
 /// Point `index` of the fixed series: small whole numbers, positive and negative fractions in turn.
@@ -138,7 +172,11 @@ pub fn point(symbols: &[String], index: usize) -> Vec<(String, RBig)> {
                     let above = IBig::from(1 + state % 53);
                     let below = UBig::from(7 + (state >> 20) % 13);
                     let value = RBig::from_parts(above, below);
-                    if sign == 2 && (state >> 40) % 4 != 0 { -value } else { value }
+                    if sign == 2 && (state >> 40) % 4 != 0 {
+                        -value
+                    } else {
+                        value
+                    }
                 }
             };
             (name.clone(), value)
@@ -150,9 +188,18 @@ fn sampled(a: &Node, b: &Node, symbols: &[String], budget: &Budget, decimal_log:
     let mut agreed = 0;
     let mut why = "undefined";
     for index in 0..POINTS {
+        if agreed >= ENOUGH || (index >= POINTS / 2 && agreed >= NEEDED) {
+            break;
+        }
         let at = point(symbols, index);
         for precision in PRECISIONS {
-            let mut evaluator = Evaluator { arithmetic: Arithmetic { precision }, point: at.clone(), complex: false, decimal_log, budget };
+            let mut evaluator = Evaluator {
+                arithmetic: Arithmetic { precision },
+                point: at.clone(),
+                complex: false,
+                decimal_log,
+                budget,
+            };
             let (x, y) = match (evaluator.value(a), evaluator.value(b)) {
                 (Ok(x), Ok(y)) => (x, y),
                 (Err(Failure::Precision), _) | (_, Err(Failure::Precision)) => continue,
@@ -173,7 +220,11 @@ fn sampled(a: &Node, b: &Node, symbols: &[String], budget: &Budget, decimal_log:
             }
         }
     }
-    if agreed >= NEEDED { Outcome::Equal("sampled") } else { Outcome::Unknown(why) }
+    if agreed >= NEEDED {
+        Outcome::Equal("sampled")
+    } else {
+        Outcome::Unknown(why)
+    }
 }
 
 /// Whether `a = r · b` for a constant `r ≠ 0`; gives the sign of `r`.
@@ -185,10 +236,22 @@ pub fn proportional(a: &Node, b: &Node, budget: &Budget) -> Result<Option<i8>, &
     let mut pivot: Option<(Number, Number, i8)> = None;
     let mut agreed = 0;
     for index in 0..POINTS {
-        let mut evaluator = Evaluator { arithmetic: Arithmetic { precision: 320 }, point: point(&symbols, index), complex: false, decimal_log: false, budget };
+        if agreed >= ENOUGH {
+            break;
+        }
+        let mut evaluator = Evaluator {
+            arithmetic: Arithmetic { precision: 320 },
+            point: point(&symbols, index),
+            complex: false,
+            decimal_log: false,
+            budget,
+        };
         let (x, y) = match (evaluator.value(a), evaluator.value(b)) {
             (Ok(x), Ok(y)) => (x, y),
-            (Err(failure @ (Failure::Budget | Failure::Unsupported)), _) | (_, Err(failure @ (Failure::Budget | Failure::Unsupported))) => return Err(reason(failure)),
+            (Err(failure @ (Failure::Budget | Failure::Unsupported)), _)
+            | (_, Err(failure @ (Failure::Budget | Failure::Unsupported))) => {
+                return Err(reason(failure));
+            }
             _ => continue,
         };
         let arithmetic = evaluator.arithmetic;
@@ -224,8 +287,17 @@ pub fn linear(node: &Node, budget: &Budget) -> Option<(RBig, RBig)> {
     let [symbol] = &symbols[..] else { return None };
     let at = |value: i64| {
         let point = vec![(symbol.clone(), RBig::from(IBig::from(value)))];
-        let mut evaluator = Evaluator { arithmetic: Arithmetic { precision: 96 }, point, complex: false, decimal_log: false, budget };
-        evaluator.value(node).ok().and_then(|number| number.rational().cloned())
+        let mut evaluator = Evaluator {
+            arithmetic: Arithmetic { precision: 96 },
+            point,
+            complex: false,
+            decimal_log: false,
+            budget,
+        };
+        evaluator
+            .value(node)
+            .ok()
+            .and_then(|number| number.rational().cloned())
     };
     let (zero, one, seven, back) = (at(0)?, at(1)?, at(7)?, at(-5)?);
     let slope = &one - &zero;

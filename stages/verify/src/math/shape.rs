@@ -25,18 +25,48 @@ pub struct Piece {
 pub fn normalise(node: &Node) -> Node {
     match node {
         Node::Chain(first, rest) => chain(first, rest),
-        Node::Symbol(name) if name == "ℝ" => Node::Interval(Box::new(infinity(false)), Box::new(infinity(true)), false, false),
-        Node::Interval(low, high, a, b) => Node::Interval(Box::new(normalise(low)), Box::new(normalise(high)), *a && !is_infinite(low), *b && !is_infinite(high)),
+        Node::Symbol(name) if name == "ℝ" => Node::Interval(
+            Box::new(infinity(false)),
+            Box::new(infinity(true)),
+            false,
+            false,
+        ),
+        Node::Interval(low, high, a, b) => Node::Interval(
+            Box::new(normalise(low)),
+            Box::new(normalise(high)),
+            *a && !is_infinite(low),
+            *b && !is_infinite(high),
+        ),
         Node::List(items, joint) => list(items, *joint),
         Node::Set(items) => Node::Set(items.iter().flat_map(expanded).collect()),
         Node::Tuple(items) => Node::Tuple(items.iter().map(normalise).collect()),
-        Node::Union(items) => Node::Union(items.iter().map(normalise).flat_map(|item| if let Node::Union(parts) = item { parts } else { vec![item] }).collect()),
+        Node::Union(items) => Node::Union(
+            items
+                .iter()
+                .map(normalise)
+                .flat_map(|item| {
+                    if let Node::Union(parts) = item {
+                        parts
+                    } else {
+                        vec![item]
+                    }
+                })
+                .collect(),
+        ),
         Node::Multiply(items) => product(items),
-        Node::Add(items) if items.iter().any(|item| matches!(item, Node::Matrix(_))) => matrix_sum(items).unwrap_or_else(|| node.clone()),
-        Node::Call(name, arguments) if name == "difference" => without_points(arguments).unwrap_or_else(|| node.clone()),
+        Node::Add(items) if items.iter().any(|item| matches!(item, Node::Matrix(_))) => {
+            matrix_sum(items).unwrap_or_else(|| node.clone())
+        }
+        Node::Call(name, arguments) if name == "difference" => {
+            without_points(arguments).unwrap_or_else(|| node.clone())
+        }
         other => {
             let variants = doubled(other);
-            if variants.len() == 1 { other.clone() } else { Node::List(variants, Joint::Comma) }
+            if variants.len() == 1 {
+                other.clone()
+            } else {
+                Node::List(variants, Joint::Comma)
+            }
         }
     }
 }
@@ -50,7 +80,9 @@ fn infinity(positive: bool) -> Node {
 pub fn is_infinite(node: &Node) -> bool {
     match node {
         Node::Symbol(name) => name == "∞",
-        Node::Multiply(items) => items.len() == 2 && matches!(&items[0], Node::Number(_)) && is_infinite(&items[1]),
+        Node::Multiply(items) => {
+            items.len() == 2 && matches!(&items[0], Node::Number(_)) && is_infinite(&items[1])
+        }
         _ => false,
     }
 }
@@ -67,7 +99,11 @@ fn signed(node: &Node, second: bool) -> Node {
     match node {
         Node::PlusMinus(inner, minus_first) => {
             let inner = signed(inner, second);
-            if *minus_first == second { inner } else { inner.negated() }
+            if *minus_first == second {
+                inner
+            } else {
+                inner.negated()
+            }
         }
         other => other.map_parts(&|part| signed(part, second)),
     }
@@ -82,7 +118,11 @@ fn expanded(node: &Node) -> Vec<Node> {
 
 fn product(items: &[Node]) -> Node {
     // a factor in front of an angle or a percentage belongs to its number
-    if let [Node::Number(factor), inner @ (Node::Degree(_) | Node::Percent(_))] = items {
+    if let [
+        Node::Number(factor),
+        inner @ (Node::Degree(_) | Node::Percent(_)),
+    ] = items
+    {
         let scaled = |value: &Node| Box::new(Node::Number(factor.clone()).times(value.clone()));
         return match inner {
             Node::Degree(value) => Node::Degree(scaled(value)),
@@ -95,20 +135,35 @@ fn product(items: &[Node]) -> Node {
         return matrix_product(items).unwrap_or(node);
     }
     let variants = doubled(&node);
-    if variants.len() == 1 { node } else { Node::List(variants, Joint::Comma) }
+    if variants.len() == 1 {
+        node
+    } else {
+        Node::List(variants, Joint::Comma)
+    }
 }
 
 fn matrix_sum(items: &[Node]) -> Option<Node> {
     let mut total: Option<Vec<Vec<Node>>> = None;
     for item in items {
-        let Node::Matrix(rows) = normalise(item) else { return None };
+        let Node::Matrix(rows) = normalise(item) else {
+            return None;
+        };
         total = Some(match total {
             None => rows,
             Some(sum) => {
-                if sum.len() != rows.len() || sum.iter().zip(&rows).any(|(a, b)| a.len() != b.len()) {
+                if sum.len() != rows.len() || sum.iter().zip(&rows).any(|(a, b)| a.len() != b.len())
+                {
                     return None;
                 }
-                sum.into_iter().zip(rows).map(|(a, b)| a.into_iter().zip(b).map(|(x, y)| Node::Add(vec![x, y])).collect()).collect()
+                sum.into_iter()
+                    .zip(rows)
+                    .map(|(a, b)| {
+                        a.into_iter()
+                            .zip(b)
+                            .map(|(x, y)| Node::Add(vec![x, y]))
+                            .collect()
+                    })
+                    .collect()
             }
         });
     }
@@ -127,27 +182,64 @@ fn matrix_product(items: &[Node]) -> Option<Node> {
             None => rows.clone(),
             Some(left) => {
                 let width = rows.first()?.len();
-                if rows.len() > 8 || width > 8 || left.iter().any(|row| row.len() != rows.len()) || rows.iter().any(|row| row.len() != width) {
+                if rows.len() > 8
+                    || width > 8
+                    || left.iter().any(|row| row.len() != rows.len())
+                    || rows.iter().any(|row| row.len() != width)
+                {
                     return None;
                 }
                 left.iter()
-                    .map(|row| (0..width).map(|column| Node::Add(row.iter().zip(rows).map(|(a, b)| a.clone().times(b[column].clone())).collect())).collect())
+                    .map(|row| {
+                        (0..width)
+                            .map(|column| {
+                                Node::Add(
+                                    row.iter()
+                                        .zip(rows)
+                                        .map(|(a, b)| a.clone().times(b[column].clone()))
+                                        .collect(),
+                                )
+                            })
+                            .collect()
+                    })
                     .collect()
             }
         });
     }
-    let scaled = |cell: Node| scale.iter().fold(cell, |cell, factor| cell.times(factor.clone()));
-    total.map(|rows| Node::Matrix(rows.into_iter().map(|row| row.into_iter().map(scaled).collect()).collect()))
+    let scaled = |cell: Node| {
+        scale
+            .iter()
+            .fold(cell, |cell, factor| cell.times(factor.clone()))
+    };
+    total.map(|rows| {
+        Node::Matrix(
+            rows.into_iter()
+                .map(|row| row.into_iter().map(scaled).collect())
+                .collect(),
+        )
+    })
 }
 
 /// `ℝ ∖ {a, b}` as a union is left to the comparison of forms; only a single point is rewritten.
 fn without_points(arguments: &[Node]) -> Option<Node> {
-    let [Node::Symbol(name), Node::Set(points)] = arguments else { return None };
+    let [Node::Symbol(name), Node::Set(points)] = arguments else {
+        return None;
+    };
     let [point] = &points[..] else { return None };
     (name == "ℝ").then(|| {
         Node::Union(vec![
-            Node::Interval(Box::new(infinity(false)), Box::new(point.clone()), false, false),
-            Node::Interval(Box::new(point.clone()), Box::new(infinity(true)), false, false),
+            Node::Interval(
+                Box::new(infinity(false)),
+                Box::new(point.clone()),
+                false,
+                false,
+            ),
+            Node::Interval(
+                Box::new(point.clone()),
+                Box::new(infinity(true)),
+                false,
+                false,
+            ),
         ])
     })
 }
@@ -165,26 +257,59 @@ fn chain(first: &Node, rest: &[(Relation, Node)]) -> Node {
         return normalise(set);
     }
     let all_equal = kept.iter().all(|(sign, _)| *sign == Relation::Equal);
-    let Some((_, last)) = kept.last() else { return normalise(first) };
+    let Some((_, last)) = kept.last() else {
+        return normalise(first);
+    };
     if all_equal {
-        if kept.len() > 1 && !is_name(first) && !is_name(last) && first.symbols().is_empty() || is_constant_value(first) && is_constant_value(last) {
+        if kept.len() > 1 && !is_name(first) && !is_name(last) && first.symbols().is_empty()
+            || is_constant_value(first) && is_constant_value(last)
+        {
             return normalise(last);
         }
         let values = expanded_values(last);
         if values.len() > 1 {
-            return Node::List(values.into_iter().map(|value| Node::Chain(Box::new(first.clone()), vec![(Relation::Equal, value)])).collect(), Joint::Or);
+            return Node::List(
+                values
+                    .into_iter()
+                    .map(|value| {
+                        Node::Chain(Box::new(first.clone()), vec![(Relation::Equal, value)])
+                    })
+                    .collect(),
+                Joint::Or,
+            );
         }
-        return Node::Chain(Box::new(first.clone()), vec![(Relation::Equal, normalise(last))]);
+        return Node::Chain(
+            Box::new(first.clone()),
+            vec![(Relation::Equal, normalise(last))],
+        );
     }
     Node::Chain(Box::new(first.clone()), kept.to_vec())
 }
 
 fn expanded_values(node: &Node) -> Vec<Node> {
-    if node.any(&|part| matches!(part, Node::PlusMinus(..))) && !matches!(node, Node::Set(_) | Node::List(..) | Node::Tuple(_)) { doubled(node) } else { vec![node.clone()] }
+    if node.any(&|part| matches!(part, Node::PlusMinus(..)))
+        && !matches!(node, Node::Set(_) | Node::List(..) | Node::Tuple(_))
+    {
+        doubled(node)
+    } else {
+        vec![node.clone()]
+    }
 }
 
 fn is_constant_value(node: &Node) -> bool {
-    !node.any(&|part| matches!(part, Node::Symbol(_) | Node::Text(_) | Node::Ratio(_) | Node::Tuple(_) | Node::Set(_) | Node::Call(..) | Node::Interval(..) | Node::Matrix(_)))
+    !node.any(&|part| {
+        matches!(
+            part,
+            Node::Symbol(_)
+                | Node::Text(_)
+                | Node::Ratio(_)
+                | Node::Tuple(_)
+                | Node::Set(_)
+                | Node::Call(..)
+                | Node::Interval(..)
+                | Node::Matrix(_)
+        )
+    })
 }
 
 fn list(items: &[Node], joint: Joint) -> Node {
@@ -193,7 +318,9 @@ fn list(items: &[Node], joint: Joint) -> Node {
     if let Some(Node::Chain(_, rest)) = parts.first()
         && parts.len() > 1
         && let [(Relation::Equal, value)] = &rest[..]
-        && !parts[1..].iter().any(|part| matches!(part, Node::Chain(..)))
+        && !parts[1..]
+            .iter()
+            .any(|part| matches!(part, Node::Chain(..)))
         && is_named(&parts[0])
     {
         let mut plain = vec![value.clone()];
@@ -212,11 +339,18 @@ pub fn is_name(node: &Node) -> bool {
     let capital = |node: &Node| matches!(node, Node::Symbol(name) if name.chars().next().is_some_and(|first| first.is_uppercase() || matches!(first, '∠' | '△')));
     match node {
         Node::Symbol(name) => !super::value::is_constant(name) || name == "i",
-        Node::Call(name, arguments) => name.ends_with('·') || name == "prime" || (name == "abs" && arguments.iter().all(is_name)),
+        Node::Call(name, arguments) => {
+            name.ends_with('·')
+                || name == "prime"
+                || (name == "abs" && arguments.iter().all(is_name))
+        }
         Node::Text(_) => true,
         Node::Tuple(items) | Node::List(items, _) | Node::Ratio(items) => items.iter().all(is_name),
         Node::Multiply(items) => {
-            let segment = |node: &Node| capital(node) || matches!(node, Node::Power(base, exponent) if segment_base(base, &capital) && matches!(&**exponent, Node::Number(value) if *value == -RBig::ONE));
+            let segment = |node: &Node| {
+                capital(node)
+                    || matches!(node, Node::Power(base, exponent) if segment_base(base, &capital) && matches!(&**exponent, Node::Number(value) if *value == -RBig::ONE))
+            };
             items.iter().all(segment)
                 || matches!(&items[..], [Node::Text(_), ..])
                 || matches!(&items[..], [Node::Symbol(_), Node::Tuple(arguments)] if arguments.iter().all(is_name))
@@ -231,8 +365,12 @@ fn segment_base(base: &Node, capital: &dyn Fn(&Node) -> bool) -> bool {
 
 /// The value of `name = value` (either way round).
 pub fn assigned(node: &Node) -> Option<(&Node, &Node)> {
-    let Node::Chain(first, rest) = node else { return None };
-    let [(Relation::Equal, last)] = &rest[..] else { return None };
+    let Node::Chain(first, rest) = node else {
+        return None;
+    };
+    let [(Relation::Equal, last)] = &rest[..] else {
+        return None;
+    };
     if is_name(first) {
         return Some((first, last));
     }
@@ -242,15 +380,37 @@ pub fn assigned(node: &Node) -> Option<(&Node, &Node)> {
 /// The answer as a set of reals, with what is said to lie in it (`x`, `f(x)`; none for a bare set).
 pub fn region(node: &Node, budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)> {
     match node {
-        Node::Interval(low, high, low_closed, high_closed) => {
-            Some((vec![Piece { low: (**low).clone(), high: (**high).clone(), low_closed: *low_closed, high_closed: *high_closed }], None))
-        }
-        Node::Set(points) => Some((points.iter().map(|point| Piece { low: point.clone(), high: point.clone(), low_closed: true, high_closed: true }).collect(), None)),
+        Node::Interval(low, high, low_closed, high_closed) => Some((
+            vec![Piece {
+                low: (**low).clone(),
+                high: (**high).clone(),
+                low_closed: *low_closed,
+                high_closed: *high_closed,
+            }],
+            None,
+        )),
+        Node::Set(points) => Some((
+            points
+                .iter()
+                .map(|point| Piece {
+                    low: point.clone(),
+                    high: point.clone(),
+                    low_closed: true,
+                    high_closed: true,
+                })
+                .collect(),
+            None,
+        )),
         Node::Union(parts) => {
             let mut pieces = Vec::new();
             for part in parts {
                 match part {
-                    Node::Tuple(ends) if ends.len() == 2 => pieces.push(Piece { low: ends[0].clone(), high: ends[1].clone(), low_closed: false, high_closed: false }),
+                    Node::Tuple(ends) if ends.len() == 2 => pieces.push(Piece {
+                        low: ends[0].clone(),
+                        high: ends[1].clone(),
+                        low_closed: false,
+                        high_closed: false,
+                    }),
                     other => pieces.extend(region(other, budget)?.0),
                 }
             }
@@ -262,7 +422,9 @@ pub fn region(node: &Node, budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)
             let mut regions = Vec::new();
             for item in items {
                 let (pieces, about) = region(item, budget)?;
-                if about.is_none() && !matches!(item, Node::Interval(..)) || (subject.is_some() && about.is_some() && subject != about) {
+                if about.is_none() && !matches!(item, Node::Interval(..))
+                    || (subject.is_some() && about.is_some() && subject != about)
+                {
                     return None;
                 }
                 subject = subject.or(about);
@@ -271,7 +433,11 @@ pub fn region(node: &Node, budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)
             if subject.is_none() && *joint != Joint::Or {
                 return None;
             }
-            if *joint == Joint::Or { Some((regions.into_iter().flatten().collect(), subject)) } else { Some((vec![intersection(&regions)?], subject)) }
+            if *joint == Joint::Or {
+                Some((regions.into_iter().flatten().collect(), subject))
+            } else {
+                Some((vec![intersection(&regions)?], subject))
+            }
         }
         _ => None,
     }
@@ -279,7 +445,12 @@ pub fn region(node: &Node, budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)
 
 /// Intersection of half-lines: each end is given once.
 fn intersection(regions: &[Vec<Piece>]) -> Option<Piece> {
-    let mut result = Piece { low: infinity(false), high: infinity(true), low_closed: false, high_closed: false };
+    let mut result = Piece {
+        low: infinity(false),
+        high: infinity(true),
+        low_closed: false,
+        high_closed: false,
+    };
     for region in regions {
         let [piece] = &region[..] else { return None };
         if !is_infinite(&piece.low) {
@@ -298,30 +469,65 @@ fn intersection(regions: &[Vec<Piece>]) -> Option<Piece> {
     Some(result)
 }
 
-fn inequality(first: &Node, rest: &[(Relation, Node)], budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)> {
+fn inequality(
+    first: &Node,
+    rest: &[(Relation, Node)],
+    budget: &Budget,
+) -> Option<(Vec<Piece>, Option<Node>)> {
     match rest {
         [(sign, right)] if sign.is_order() => half_line(first, *sign, right, budget),
         [(Relation::NotEqual, right)] if is_name(first) => Some((
             vec![
-                Piece { low: infinity(false), high: right.clone(), low_closed: false, high_closed: false },
-                Piece { low: right.clone(), high: infinity(true), low_closed: false, high_closed: false },
+                Piece {
+                    low: infinity(false),
+                    high: right.clone(),
+                    low_closed: false,
+                    high_closed: false,
+                },
+                Piece {
+                    low: right.clone(),
+                    high: infinity(true),
+                    low_closed: false,
+                    high_closed: false,
+                },
             ],
             Some(first.clone()),
         )),
         [(one, middle), (two, right)] if one.is_order() && two.is_order() => {
             let upward = |sign: Relation| matches!(sign, Relation::Less | Relation::LessEqual);
-            if upward(*one) != upward(*two) || !first.symbols().is_empty() || !right.symbols().is_empty() {
+            if upward(*one) != upward(*two)
+                || !first.symbols().is_empty()
+                || !right.symbols().is_empty()
+            {
                 return None;
             }
-            let closed = |sign: Relation| matches!(sign, Relation::LessEqual | Relation::GreaterEqual);
-            let (low, high, low_closed, high_closed) = if upward(*one) { (first, right, closed(*one), closed(*two)) } else { (right, first, closed(*two), closed(*one)) };
-            Some((vec![Piece { low: low.clone(), high: high.clone(), low_closed, high_closed }], Some(middle.clone())))
+            let closed =
+                |sign: Relation| matches!(sign, Relation::LessEqual | Relation::GreaterEqual);
+            let (low, high, low_closed, high_closed) = if upward(*one) {
+                (first, right, closed(*one), closed(*two))
+            } else {
+                (right, first, closed(*two), closed(*one))
+            };
+            Some((
+                vec![Piece {
+                    low: low.clone(),
+                    high: high.clone(),
+                    low_closed,
+                    high_closed,
+                }],
+                Some(middle.clone()),
+            ))
         }
         _ => None,
     }
 }
 
-fn half_line(left: &Node, sign: Relation, right: &Node, budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)> {
+fn half_line(
+    left: &Node,
+    sign: Relation,
+    right: &Node,
+    budget: &Budget,
+) -> Option<(Vec<Piece>, Option<Node>)> {
     let (subject, sign, bound) = if is_name(left) && right.symbols().is_empty() {
         (left.clone(), sign, right.clone())
     } else if is_name(right) && left.symbols().is_empty() {
@@ -329,13 +535,27 @@ fn half_line(left: &Node, sign: Relation, right: &Node, budget: &Budget) -> Opti
     } else {
         let difference = Node::Add(vec![left.clone(), right.clone().negated()]);
         let (slope, offset) = linear(&difference, budget)?;
-        let sign = if is_negative(&slope) { sign.flipped() } else { sign };
+        let sign = if is_negative(&slope) {
+            sign.flipped()
+        } else {
+            sign
+        };
         let name = difference.symbols().into_iter().next()?;
         (Node::Symbol(name), sign, Node::Number(-offset / slope))
     };
     let piece = match sign {
-        Relation::Less | Relation::LessEqual => Piece { low: infinity(false), high: bound, low_closed: false, high_closed: sign == Relation::LessEqual },
-        _ => Piece { low: bound, high: infinity(true), low_closed: sign == Relation::GreaterEqual, high_closed: false },
+        Relation::Less | Relation::LessEqual => Piece {
+            low: infinity(false),
+            high: bound,
+            low_closed: false,
+            high_closed: sign == Relation::LessEqual,
+        },
+        _ => Piece {
+            low: bound,
+            high: infinity(true),
+            low_closed: sign == Relation::GreaterEqual,
+            high_closed: false,
+        },
     };
     Some((vec![piece], Some(subject)))
 }
