@@ -19,6 +19,8 @@ pub mod seed;
 pub mod stage;
 pub mod table_io;
 pub mod task;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use digest::Digest;
 pub use env::{Env, External, Services};
