@@ -1,0 +1,276 @@
+//! An answer, and how it is read out of what a server sent.
+//!
+//! The store keeps the reply's body as it came; everything here is derived from it, so that a better
+//! parser costs no new call. Servers differ in what they add: unknown fields are ignored, and
+//! what may be missing is an `Option`. Token log-probabilities are those the server gives: for llama.cpp
+//! and vLLM the raw log-softmax at temperature 1, natural logarithm, not that of the sampling.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::reasoning::split_reasoning;
+
+/// One answer of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The text of the message, byte for byte as the server gave it.
+    pub text: String,
+    /// The chain of thought: see [`split_reasoning`].
+    pub reasoning: Option<String>,
+    /// The text after the chain of thought.
+    pub answer_text: String,
+    /// `stop`, `length` (cut at the limit: truncated, not wrong) or what else the server says.
+    pub finish_reason: Option<String>,
+    /// Tokens of the request by the model's own tokenizer.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens of the answer by the model's own tokenizer, reasoning included.
+    pub completion_tokens: Option<u64>,
+    /// Ids of the answer's tokens, the end token included; `None` unless the server gives all of them.
+    pub token_ids: Option<Vec<u32>>,
+    /// Log-probability of each token of the answer; `None` unless the server gives all of them.
+    pub token_logprobs: Option<Vec<f32>>,
+    /// Tool calls of the message as JSON text.
+    pub tool_calls: Option<String>,
+    /// Name under which the server says it answered.
+    pub model: Option<String>,
+}
+
+/// A body that is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ParseError(pub String);
+
+/// Reads the body of a chat (or text) completion.
+///
+/// # Errors
+/// JSON that is cut or malformed, an error object, or a body without a choice.
+pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
+    let body: Body = serde_json::from_str(raw).map_err(|error| ParseError(error.to_string()))?;
+    let Some(choice) = body.choices.unwrap_or_default().into_iter().next() else {
+        return Err(ParseError("the reply holds no choice".to_owned()));
+    };
+    if choice.message.is_none() && choice.text.is_none() {
+        return Err(ParseError("the choice holds no message".to_owned()));
+    }
+    let message = choice.message.unwrap_or_default();
+    let text = message
+        .content
+        .map(content_text)
+        .or(choice.text)
+        .unwrap_or_default();
+    let separate = [message.reasoning_content, message.reasoning]
+        .into_iter()
+        .flatten()
+        .find_map(|value| {
+            value
+                .as_str()
+                .map(str::to_owned)
+                .filter(|text| !text.is_empty())
+        });
+    let split = split_reasoning(&text, separate.as_deref());
+    let usage = body.usage.unwrap_or_default();
+    let tokens = choice.logprobs.map(Tokens::of).unwrap_or_default();
+    let listed = choice
+        .token_ids
+        .and_then(|ids| ids.as_array()?.iter().map(token_id).collect());
+    Ok(Answer {
+        text,
+        reasoning: split.reasoning,
+        answer_text: split.answer,
+        finish_reason: choice
+            .finish_reason
+            .and_then(|reason| reason.as_str().map(str::to_owned)),
+        prompt_tokens: usage.prompt_tokens.as_ref().and_then(count),
+        completion_tokens: usage.completion_tokens.as_ref().and_then(count),
+        token_ids: listed.or(tokens.ids),
+        token_logprobs: tokens.logprobs,
+        tool_calls: message
+            .tool_calls
+            .filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()))
+            .map(|calls| calls.to_string()),
+        model: body
+            .model
+            .and_then(|model| model.as_str().map(str::to_owned)),
+    })
+}
+
+// Fields whose type differs between servers are taken as any JSON value, so that an oddity in what we
+// can do without never costs an answer.
+#[derive(Deserialize)]
+struct Body {
+    choices: Option<Vec<Choice>>,
+    usage: Option<Counts>,
+    model: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: Option<Reply>,
+    text: Option<String>,
+    finish_reason: Option<Value>,
+    logprobs: Option<Value>,
+    token_ids: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+struct Reply {
+    content: Option<Value>,
+    reasoning_content: Option<Value>,
+    reasoning: Option<Value>,
+    tool_calls: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+struct Counts {
+    prompt_tokens: Option<Value>,
+    completion_tokens: Option<Value>,
+}
+
+/// Content is a text, or a list of parts of which the texts count.
+fn content_text(content: Value) -> String {
+    match content {
+        Value::String(text) => text,
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| part.get("text")?.as_str())
+            .collect(),
+        _ => String::new(),
+    }
+}
+
+#[derive(Default)]
+struct Tokens {
+    ids: Option<Vec<u32>>,
+    logprobs: Option<Vec<f32>>,
+}
+
+impl Tokens {
+    /// Reads `content[]` with one object a token, or the older arrays side by side.
+    fn of(logprobs: Value) -> Self {
+        if let Some(content) = logprobs.get("content").and_then(Value::as_array) {
+            return Self {
+                ids: content
+                    .iter()
+                    .map(|token| token_id(token.get("id")?))
+                    .collect(),
+                logprobs: content
+                    .iter()
+                    .map(|token| logprob(token.get("logprob")?))
+                    .collect(),
+            };
+        }
+        let older = logprobs.get("token_logprobs").and_then(Value::as_array);
+        Self {
+            ids: None,
+            logprobs: older.and_then(|values| values.iter().map(logprob).collect()),
+        }
+    }
+}
+
+/// Counts are whole numbers, but some servers write them as floats.
+fn count(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| {
+        let number = value
+            .as_f64()
+            .filter(|number| (0.0..1e15).contains(number))?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the range was checked above"
+        )]
+        let whole = number as u64;
+        Some(whole)
+    })
+}
+
+fn token_id(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|id| u32::try_from(id).ok())
+}
+
+fn logprob(value: &Value) -> Option<f32> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "log-probabilities are single precision by nature"
+    )]
+    let number = value.as_f64()? as f32;
+    Some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn unknown_fields_and_missing_ones_do_not_matter() {
+        let raw = r#"{"id":"x","model":"other","choices":[{"index":0,"finish_reason":"length","stop_reason":null,
+            "message":{"role":"assistant","content":"七\u2028","refusal":null,"tool_calls":[]},"logprobs":null}],
+            "usage":{"prompt_tokens":5,"completion_tokens":2.0,"prompt_tokens_details":{"cached_tokens":1}},"timings":{}}"#;
+        let answer = parse_answer(raw).unwrap();
+        assert_eq!(answer.text, "七\u{2028}");
+        assert_eq!(answer.answer_text, answer.text);
+        assert_eq!(answer.finish_reason.as_deref(), Some("length"));
+        assert_eq!(
+            (answer.prompt_tokens, answer.completion_tokens),
+            (Some(5), Some(2))
+        );
+        assert_eq!(answer.model.as_deref(), Some("other"));
+        assert_eq!(answer.tool_calls, None);
+        let bare = parse_answer(r#"{"choices":[{"message":{"content":null}}]}"#).unwrap();
+        assert_eq!((bare.text.as_str(), bare.prompt_tokens), ("", None));
+    }
+
+    #[test]
+    fn reasoning_is_found_in_either_field() {
+        for field in ["reasoning_content", "reasoning"] {
+            let raw =
+                format!(r#"{{"choices":[{{"message":{{"content":"12","{field}":"7+5"}}}}]}}"#);
+            let answer = parse_answer(&raw).unwrap();
+            assert_eq!(answer.reasoning.as_deref(), Some("7+5"));
+            assert_eq!(answer.answer_text, "12");
+        }
+    }
+
+    #[test]
+    fn token_ids_and_log_probabilities_are_all_there_or_absent() {
+        let raw = r#"{"choices":[{"message":{"content":"12"},"logprobs":{"content":[
+            {"id":7,"token":"12","logprob":-0.5,"bytes":[49,50]},{"id":2,"token":"","logprob":-0.25}]}}]}"#;
+        let answer = parse_answer(raw).unwrap();
+        assert_eq!(answer.token_ids, Some(vec![7, 2]));
+        assert_eq!(answer.token_logprobs, Some(vec![-0.5, -0.25]));
+        let without_ids = raw.replace(r#""id":7,"#, "");
+        let answer = parse_answer(&without_ids).unwrap();
+        assert_eq!(answer.token_ids, None);
+        assert_eq!(answer.token_logprobs.map(|values| values.len()), Some(2));
+        let older = r#"{"choices":[{"text":"12","logprobs":{"tokens":["12"],"token_logprobs":[-0.5]},"token_ids":[7]}]}"#;
+        let answer = parse_answer(older).unwrap();
+        assert_eq!(
+            (answer.token_ids, answer.token_logprobs),
+            (Some(vec![7]), Some(vec![-0.5]))
+        );
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error() {
+        let bodies = [
+            "",
+            "{",
+            "null",
+            "[]",
+            r#"{"choices":[]}"#,
+            r#"{"choices":[{}]}"#,
+            r#"{"error":{"message":"x"}}"#,
+            "<html>",
+        ];
+        for body in bodies {
+            assert!(parse_answer(body).is_err(), "{body}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser(text in any::<String>()) {
+            let _ = parse_answer(&text);
+        }
+    }
+}

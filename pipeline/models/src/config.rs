@@ -1,0 +1,367 @@
+//! `[models.NAME]`: where a model lives and how it may be used.
+//!
+//! Only the identity (name and revision, or weights digest and compute type) enters call keys and
+//! fingerprints; everything else here says how a run goes and may change without a new call.
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::budget::{Budget, Price};
+use crate::error::ModelError;
+use crate::model::Model;
+use crate::openai::OpenAi;
+use crate::recordings::Recordings;
+use crate::replay::Replay;
+use crate::request::ModelId;
+use crate::secret::Secret;
+use crate::store::CallStore;
+
+/// Where missing answers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// Any server that speaks the `OpenAI` chat completions protocol.
+    Openai,
+    /// Weights on this machine.
+    Local,
+    /// Recorded answers only.
+    Replay,
+}
+
+/// One `[models.NAME]` table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// Where missing answers come from.
+    pub engine: Engine,
+    /// Address of the server up to and with `/v1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// Name that the server knows; part of the identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Revision of the model as you name it; part of the identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Most requests at the same time.
+    #[serde(default = "default_in_flight")]
+    pub max_in_flight: NonZeroU32,
+    /// Most requests sent in a minute, evenly spaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_minute: Option<NonZeroU32>,
+    /// Most tokens, read and written, in a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_minute: Option<NonZeroU32>,
+    /// Licence of what the model writes, for the check at export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_terms: Option<String>,
+    /// Name of the environment variable that holds the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+    /// A key in the file is refused; the field exists to say so clearly.
+    #[serde(
+        default,
+        skip_serializing,
+        deserialize_with = "refuse_key",
+        rename = "api_key"
+    )]
+    #[schemars(skip)]
+    refused_key: (),
+    /// Price per million tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// Files of recorded answers (JSON Lines, also `.gz` or `.zst`), relative to `dag.toml`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recordings: Vec<PathBuf>,
+    /// Folder or file of weights, relative to `dag.toml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Digest that the weights must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Stage of this graph that makes the weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+    /// Which checkpoint of that stage, such as `step-200`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+}
+
+fn default_in_flight() -> NonZeroU32 {
+    NonZeroU32::MIN.saturating_add(31)
+}
+
+fn refuse_key<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
+    Err(serde::de::Error::custom(
+        "`api_key` must not stand in the file: put the key into an environment variable and name it with `api_key_env`",
+    ))
+}
+
+/// What a caller decides for all models of a run.
+pub struct OpenOptions<'a> {
+    /// Answer from store and recordings only; what is missing is listed.
+    pub offline: bool,
+    /// Limits of the run, shared by its models.
+    pub budget: Arc<Budget>,
+    /// Looks up an environment variable.
+    pub environment: &'a dyn Fn(&str) -> Option<Secret>,
+    /// Waits and retries.
+    pub timing: Timing,
+}
+
+/// How long an engine waits and how often it tries.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timing {
+    /// Longest wait for a connection.
+    pub connect: Duration,
+    /// Longest silence of a server within a request. To the first byte of a reply, which comes when all of it is
+    /// written, `per_token` is added for each token that may be written.
+    pub idle: Duration,
+    /// See `idle`.
+    pub per_token: Duration,
+    /// Attempts of one request that end in a time-out, a cut connection, a 5xx or an unreadable reply.
+    pub attempts: u32,
+    /// Wait before the second attempt; doubles each time, with jitter.
+    pub backoff: Duration,
+    /// Longest such wait.
+    pub most_backoff: Duration,
+    /// How long a run may get nothing but "too many requests" before it ends, resumable.
+    pub patience: Duration,
+    /// Failed attempts to connect in a row, without any success, after which the server counts as unreachable.
+    pub breaker: u32,
+    /// After a first success: time since the last one before the breaker may act, so that a restart is survived.
+    pub grace: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            per_token: Duration::from_millis(100),
+            attempts: 5,
+            backoff: Duration::from_millis(500),
+            most_backoff: Duration::from_secs(30),
+            patience: Duration::from_secs(1800),
+            breaker: 10,
+            grace: Duration::from_secs(60),
+        }
+    }
+}
+
+impl ModelConfig {
+    /// The identity, where the configuration alone tells it: not for weights without a digest, nor for those
+    /// that a stage makes.
+    pub fn identity(&self) -> Option<ModelId> {
+        match (self.engine, &self.model) {
+            (Engine::Openai | Engine::Replay, Some(model)) => {
+                Some(ModelId::named(model, self.revision.as_deref()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Checks what can be checked without files and network.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`], naming the key.
+    pub fn validate(&self, name: &str) -> Result<(), ModelError> {
+        let fail = |message: &str| Err(ModelError::config(name, message));
+        if self.price.as_ref().is_some_and(|price| {
+            !(price.input >= 0.0 && price.output >= 0.0 && (price.input + price.output).is_finite())
+        }) {
+            return fail("`price.input` and `price.output` must be numbers from 0");
+        }
+        let given = [
+            ("base_url", self.base_url.is_some()),
+            ("api_key_env", self.api_key_env.is_some()),
+            ("path", self.path.is_some()),
+            ("digest", self.digest.is_some()),
+            ("stage", self.stage.is_some()),
+            ("checkpoint", self.checkpoint.is_some()),
+        ];
+        let (engine, foreign): (&str, &[&str]) = match self.engine {
+            Engine::Openai => ("openai", &["path", "digest", "stage", "checkpoint"]),
+            Engine::Local => ("local", &["base_url", "api_key_env"]),
+            Engine::Replay => ("replay", &["path", "digest", "stage", "checkpoint"]),
+        };
+        if let Some((key, _)) = given
+            .iter()
+            .find(|(key, is_given)| *is_given && foreign.contains(key))
+        {
+            return fail(&format!("`{key}` has no meaning for engine `{engine}`"));
+        }
+        match self.engine {
+            Engine::Local => match (&self.path, &self.stage, &self.digest) {
+                (Some(_), Some(_), _) => fail("give `path` or `stage`, not both"),
+                (None, None, None) => fail("engine `local` needs `path` or `stage`"),
+                _ if self.checkpoint.is_some() && self.stage.is_none() => {
+                    fail("`checkpoint` needs `stage`")
+                }
+                _ => Ok(()),
+            },
+            _ if self
+                .model
+                .as_ref()
+                .is_none_or(|model| model.trim().is_empty()) =>
+            {
+                fail(&format!(
+                    "engine `{engine}` needs `model`, the name that the server knows"
+                ))
+            }
+            Engine::Replay if self.recordings.is_empty() => {
+                fail("engine `replay` needs `recordings`")
+            }
+            Engine::Replay => Ok(()),
+            Engine::Openai => self.address(name).map(|_| ()),
+        }
+    }
+
+    /// The server's address, checked.
+    pub(crate) fn address(&self, name: &str) -> Result<reqwest::Url, ModelError> {
+        let fail = |message: String| Err(ModelError::config(name, message));
+        let Some(text) = &self.base_url else {
+            return fail(
+                "engine `openai` needs `base_url`, such as `http://127.0.0.1:8080/v1`".to_owned(),
+            );
+        };
+        let url = match reqwest::Url::parse(text.trim()) {
+            Ok(url) => url,
+            Err(error) => return fail(format!("`base_url` is no address: {error}")),
+        };
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+            return fail(
+                "`base_url` must begin with `http://` or `https://` and name a host".to_owned(),
+            );
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return fail("`base_url` must not hold a user name or password: name the key's variable with `api_key_env`".to_owned());
+        }
+        Ok(url)
+    }
+}
+
+/// Opens a model.
+///
+/// `name` is the NAME of `[models.NAME]`, `folder` the one that relative paths start from.
+///
+/// # Errors
+/// A configuration that is wrong, recordings that cannot be read, a key variable that is not set, or an
+/// engine that is not part of this build.
+pub fn open(
+    config: &ModelConfig,
+    name: &str,
+    folder: &Path,
+    calls: Arc<CallStore>,
+    options: &OpenOptions<'_>,
+) -> Result<Arc<dyn Model>, ModelError> {
+    config.validate(name)?;
+    let Some(id) = config.identity() else {
+        return Err(ModelError::config(
+            name,
+            "engine `local` is not part of this build",
+        ));
+    };
+    let recordings = Recordings::open(&id, folder, &config.recordings)?;
+    match config.engine {
+        Engine::Replay => Ok(Arc::new(Replay::new(id, calls, recordings))),
+        _ if options.offline => Ok(Arc::new(Replay::new(id, calls, recordings))),
+        _ => Ok(Arc::new(OpenAi::new(
+            config, name, id, calls, recordings, options,
+        )?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<ModelConfig, String> {
+        toml::from_str(text).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn the_documented_example_is_read() {
+        let config = parse(
+            r#"
+            engine = "openai"
+            base_url = "http://127.0.0.1:8080/v1"
+            model = "smollm2-135m"
+            revision = "q4_1"
+            max_in_flight = 64
+            output_terms = "Apache-2.0"
+            api_key_env = "TEACHER_API_KEY"
+            price = { input = 0.27, output = 1.10, currency = "USD", as_of = "2026-11-01" }
+            "#,
+        )
+        .unwrap();
+        config.validate("teacher").unwrap();
+        assert_eq!(config.max_in_flight.get(), 64);
+        assert_eq!(
+            config.identity(),
+            Some(ModelId::named("smollm2-135m", Some("q4_1")))
+        );
+        let text = toml::to_string(&config).unwrap();
+        assert!(!text.contains("api_key ="), "{text}");
+        assert_eq!(parse(&text), Ok(config));
+    }
+
+    #[test]
+    fn a_key_in_the_file_is_refused_with_the_way_out() {
+        let error = parse("engine = \"openai\"\nmodel = \"m\"\napi_key = \"sk-123\"").unwrap_err();
+        assert!(
+            error.contains("api_key_env") && !error.contains("sk-123"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn mistakes_name_their_key() {
+        let wrong = [
+            ("engine = \"openai\"\nmodel = \"m\"", "base_url"),
+            ("engine = \"openai\"\nbase_url = \"http://h/v1\"", "model"),
+            (
+                "engine = \"openai\"\nmodel = \"m\"\nbase_url = \"localhost:80\"",
+                "http://",
+            ),
+            (
+                "engine = \"openai\"\nmodel = \"m\"\nbase_url = \"http://u:p@h/v1\"",
+                "api_key_env",
+            ),
+            (
+                "engine = \"openai\"\nmodel = \"m\"\nbase_url = \"http://h\"\npath = \"w\"",
+                "path",
+            ),
+            ("engine = \"replay\"\nmodel = \"m\"", "recordings"),
+            ("engine = \"local\"", "path"),
+            (
+                "engine = \"local\"\npath = \"w\"\ncheckpoint = \"step-1\"",
+                "stage",
+            ),
+        ];
+        for (text, expected) in wrong {
+            let error = parse(text)
+                .unwrap()
+                .validate("teacher")
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains(expected) && error.contains("teacher"),
+                "{text}: {error}"
+            );
+        }
+        assert!(parse("engine = \"openai\"\nmodle = \"m\"").is_err());
+        assert!(parse("engine = \"openai\"\nmax_in_flight = 0").is_err());
+    }
+
+    #[test]
+    fn the_schema_does_not_offer_a_key() {
+        let schema = serde_json::to_string(&schemars::schema_for!(ModelConfig)).unwrap();
+        assert!(schema.contains("api_key_env") && !schema.contains("\"api_key\""));
+    }
+}

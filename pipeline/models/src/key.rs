@@ -1,0 +1,289 @@
+//! The key under which an answer is stored: the hash of everything that decides it.
+//!
+//! Key = blake3 of the canonical JSON of model identity, messages, sampling, sample index and salt. The
+//! JSON is compact, its object keys stand in alphabetical order, absent values are left out, and
+//! numbers are written in their shortest form. URL, engine, stage and time are not in it.
+//!
+//! Recordings have a key of their own ([`RecordingKey`]): the same without seed and salt, because who
+//! writes a recording knows neither, and with `top_k = 0` and `min_p = 0` equal to leaving them out.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::request::{Message, ModelId, Request, Sampling};
+
+/// Raised when the same request shall have another key: every stored answer is asked again then.
+const FORMAT: u32 = 1;
+
+/// Identity of one call.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallKey(pub [u8; 32]);
+
+/// Identity of one call among recordings: seed and salt do not matter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordingKey(pub [u8; 32]);
+
+impl CallKey {
+    /// The key of a request to a model.
+    pub fn of(model: &ModelId, request: &Request) -> Self {
+        Self(hash(&Canonical {
+            format: FORMAT,
+            messages: request.messages.iter().map(CanonicalMessage::of).collect(),
+            model: &model.model,
+            revision: model.revision.as_deref(),
+            salt: request.salt.as_deref(),
+            sample: request.sample,
+            sampling: CanonicalSampling::of(&request.sampling),
+        }))
+    }
+}
+
+impl RecordingKey {
+    /// The key of a request to a model, among recordings.
+    pub fn of(model: &ModelId, messages: &[Message], sampling: &Sampling, sample: u32) -> Self {
+        let mut plain = CanonicalSampling::of(sampling);
+        plain.seed = None;
+        plain.top_k = plain.top_k.filter(|top_k| *top_k != 0);
+        plain.min_p = plain.min_p.filter(|min_p| *min_p > 0.0);
+        Self(hash(&Canonical {
+            format: FORMAT,
+            messages: messages.iter().map(CanonicalMessage::of).collect(),
+            model: &model.model,
+            revision: model.revision.as_deref(),
+            salt: None,
+            sample,
+            sampling: plain,
+        }))
+    }
+}
+
+impl fmt::Display for CallKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl fmt::Debug for CallKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "CallKey({self})")
+    }
+}
+
+impl fmt::Debug for RecordingKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "RecordingKey({})", CallKey(self.0))
+    }
+}
+
+impl FromStr for CallKey {
+    type Err = String;
+
+    /// Reads the 64 hexadecimal digits that `Display` writes.
+    fn from_str(text: &str) -> Result<Self, String> {
+        blake3::Hash::from_hex(text)
+            .map(|hash| Self(*hash.as_bytes()))
+            .map_err(|error| format!("`{text}` is no call key: {error}"))
+    }
+}
+
+// Fields stand in alphabetical order: serde writes them as they are declared.
+#[derive(Serialize)]
+struct Canonical<'a> {
+    format: u32,
+    messages: Vec<CanonicalMessage<'a>>,
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    salt: Option<&'a str>,
+    sample: u32,
+    sampling: CanonicalSampling<'a>,
+}
+
+#[derive(Serialize)]
+struct CanonicalMessage<'a> {
+    content: &'a str,
+    role: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<&'a str>,
+}
+
+impl<'a> CanonicalMessage<'a> {
+    fn of(message: &'a Message) -> Self {
+        Self {
+            content: &message.content,
+            role: &message.role,
+            tool_calls: message.tool_calls.as_deref(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct CanonicalSampling<'a> {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    logprobs: bool,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop: &'a [String],
+    temperature: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_k: Option<u32>,
+    top_p: f64,
+}
+
+impl<'a> CanonicalSampling<'a> {
+    fn of(sampling: &'a Sampling) -> Self {
+        Self {
+            logprobs: sampling.logprobs,
+            max_tokens: sampling.max_tokens,
+            min_p: sampling.min_p.map(without_negative_zero),
+            seed: sampling.seed,
+            stop: &sampling.stop,
+            temperature: without_negative_zero(sampling.temperature),
+            top_k: sampling.top_k,
+            top_p: without_negative_zero(sampling.top_p),
+        }
+    }
+}
+
+fn without_negative_zero(number: f64) -> f64 {
+    if number == 0.0 { 0.0 } else { number }
+}
+
+fn hash(canonical: &Canonical<'_>) -> [u8; 32] {
+    let mut text = Vec::with_capacity(1024);
+    // Writing to memory cannot fail, and no value here is a map with keys that are not text; a
+    // failure would leave a prefix, which still is a function of the request.
+    let _ = serde_json::to_writer(&mut text, canonical);
+    *blake3::hash(&text).as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Request {
+        Request {
+            messages: vec![
+                Message::new("system", "逐步推理。"),
+                Message::new("user", "What is 7 + 5?\n"),
+            ],
+            sampling: Sampling {
+                temperature: 0.8,
+                top_p: 1.0,
+                top_k: Some(0),
+                min_p: Some(0.0),
+                max_tokens: 48,
+                stop: vec!["\n\n".to_owned()],
+                seed: Some(17),
+                logprobs: true,
+            },
+            sample: 3,
+            salt: Some("b".to_owned()),
+        }
+    }
+
+    fn model() -> ModelId {
+        ModelId::named("smollm2-135m", Some("q4_1"))
+    }
+
+    fn recording_key(request: &Request) -> RecordingKey {
+        RecordingKey::of(
+            &model(),
+            &request.messages,
+            &request.sampling,
+            request.sample,
+        )
+    }
+
+    #[test]
+    fn the_key_derivation_is_frozen() {
+        // When one of these changes, every answer stored by users is asked and paid for again.
+        assert_eq!(
+            CallKey::of(&model(), &request()).to_string(),
+            "b5d9d661f721148f8de596d6213db92696efa73c438752dd935fedcac0a5bad3"
+        );
+        let bare = Request {
+            messages: vec![Message::new("user", "hi")],
+            sampling: Sampling {
+                top_k: None,
+                min_p: None,
+                ..Sampling::full(0.0, 16)
+            },
+            sample: 0,
+            salt: None,
+        };
+        let json = concat!(
+            r#"{"format":1,"messages":[{"content":"hi","role":"user"}],"model":"m","sample":0,"#,
+            r#""sampling":{"max_tokens":16,"temperature":0.0,"top_p":1.0}}"#
+        );
+        assert_eq!(
+            CallKey::of(&ModelId::named("m", None), &bare).0,
+            *blake3::hash(json.as_bytes()).as_bytes()
+        );
+    }
+
+    #[test]
+    fn the_key_is_the_hash_of_the_documented_json() {
+        let json = concat!(
+            r#"{"format":1,"messages":[{"content":"逐步推理。","role":"system"},{"content":"What is 7 + 5?\n","role":"user"}],"#,
+            r#""model":"smollm2-135m","revision":"q4_1","salt":"b","sample":3,"sampling":{"logprobs":true,"max_tokens":48,"#,
+            r#""min_p":0.0,"seed":17,"stop":["\n\n"],"temperature":0.8,"top_k":0,"top_p":1.0}}"#
+        );
+        assert_eq!(
+            CallKey::of(&model(), &request()).0,
+            *blake3::hash(json.as_bytes()).as_bytes()
+        );
+    }
+
+    #[test]
+    fn everything_that_decides_an_answer_changes_its_key() {
+        let first = CallKey::of(&model(), &request());
+        let changes: [fn(&mut Request); 12] = [
+            |r| r.messages[1].content.push(' '),
+            |r| r.messages[1].role = "assistant".to_owned(),
+            |r| r.messages[1].tool_calls = Some("[]".to_owned()),
+            |r| r.sampling.temperature = 0.7,
+            |r| r.sampling.top_p = 0.9,
+            |r| r.sampling.top_k = None,
+            |r| r.sampling.min_p = Some(0.1),
+            |r| r.sampling.max_tokens = 49,
+            |r| r.sampling.stop.clear(),
+            |r| r.sampling.seed = None,
+            |r| r.sample = 4,
+            |r| r.salt = None,
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut other = request();
+            change(&mut other);
+            assert_ne!(CallKey::of(&model(), &other), first, "change {number}");
+        }
+        let renamed = ModelId::named("smollm2-135m", None);
+        assert_ne!(CallKey::of(&renamed, &request()), first);
+    }
+
+    #[test]
+    fn recordings_are_found_whatever_the_seed_and_salt() {
+        let mut other = request();
+        other.sampling.seed = Some(99);
+        other.salt = None;
+        other.sampling.top_k = None;
+        other.sampling.min_p = None;
+        assert_eq!(recording_key(&other), recording_key(&request()));
+        other.sampling.top_k = Some(40);
+        assert_ne!(recording_key(&other), recording_key(&request()));
+    }
+
+    #[test]
+    fn a_key_survives_its_text_form() {
+        let key = CallKey::of(&model(), &request());
+        assert_eq!(key.to_string().parse(), Ok(key));
+        assert!("abc".parse::<CallKey>().is_err());
+    }
+}

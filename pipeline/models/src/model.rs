@@ -1,0 +1,135 @@
+//! The trait that every engine stands behind, and what passes over it.
+
+use std::sync::atomic::AtomicBool;
+
+use crate::answer::Answer;
+use crate::error::ModelError;
+use crate::key::CallKey;
+use crate::request::{Message, ModelId, Request};
+
+/// A model that answers requests. Engines differ only in where a missing answer comes from.
+pub trait Model: Send + Sync {
+    /// Identity that enters fingerprints and call keys.
+    fn id(&self) -> &ModelId;
+
+    /// Gets every answer that is missing, in any order, into the call store. The iterator is read as room
+    /// becomes free, so memory does not grow with the number of requests. Rows that fail for a passing
+    /// reason are listed in [`Ensured::transient`]; rows that can never be answered are stored as such.
+    ///
+    /// # Errors
+    /// What ends the whole pass: see [`ModelError`]. Answers that had arrived are kept in every case.
+    fn ensure(
+        &self,
+        requests: &mut dyn Iterator<Item = Request>,
+        progress: &dyn Progress,
+        cancel: &AtomicBool,
+    ) -> Result<Ensured, ModelError>;
+
+    /// The answer to one request, from the store or the recordings; never asks.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn answer(&self, request: &Request) -> Result<Recorded, ModelError>;
+
+    /// Log-probability of each token of `response` after `messages`.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] unless the engine holds the weights: servers do not score given text.
+    fn score(&self, _messages: &[Message], _response: &str) -> Result<Scores, ModelError> {
+        Err(ModelError::Unsupported {
+            model: self.id().to_string(),
+            what: "score a given text: only engine `local` can".to_owned(),
+        })
+    }
+}
+
+/// What is known about one request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Recorded {
+    /// An answer.
+    Answer(Answer),
+    /// The request can never be answered: a reject, not an error of the run.
+    RowError {
+        /// Short `snake_case` word, such as `context_exceeded`.
+        code: String,
+        /// The server's words.
+        message: String,
+    },
+    /// Nothing is known: not asked yet, or failed for a passing reason.
+    Missing,
+}
+
+/// Token log-probabilities of a given text; natural logarithm, raw distribution at temperature 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scores {
+    /// Token ids of the text.
+    pub token_ids: Vec<u32>,
+    /// One value a token, at most 0.
+    pub log_probs: Vec<f32>,
+}
+
+/// Counts of one pass. `asked + from_store + from_recordings` is the number of requests seen.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ensured {
+    /// Requests that had to be put to the model in this pass, whatever came of them.
+    pub asked: u64,
+    /// Requests that the call store knew, row errors included.
+    pub from_store: u64,
+    /// Requests that a recording answered.
+    pub from_recordings: u64,
+    /// Requests that can never be answered, found now or known before.
+    pub row_errors: u64,
+    /// Requests that failed for a passing reason, with the last failure; nothing is stored for them.
+    pub transient: Vec<(CallKey, String)>,
+    /// Tokens read by the model in this pass.
+    pub prompt_tokens: u64,
+    /// Tokens written by the model in this pass.
+    pub completion_tokens: u64,
+    /// Cost of this pass by the configured price, in its currency.
+    pub money: f64,
+}
+
+impl Ensured {
+    /// Requests seen so far.
+    pub fn seen(&self) -> u64 {
+        self.asked + self.from_store + self.from_recordings
+    }
+}
+
+/// Something a person may want to read while a pass runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// The server asked all requests to wait.
+    RateLimited {
+        /// Seconds from now.
+        wait_seconds: u64,
+    },
+    /// A request failed and is tried again.
+    Retrying {
+        /// The failure.
+        message: String,
+    },
+    /// The server answers under another model name than the one asked for.
+    OtherModel {
+        /// Name in the response.
+        answered: String,
+    },
+}
+
+/// Follows a pass. Called from the thread that called [`Model::ensure`].
+pub trait Progress {
+    /// Name of the stage that asks: a label in the call store, never part of a key.
+    fn stage(&self) -> &str {
+        ""
+    }
+
+    /// Counts so far; called after every few outcomes.
+    fn update(&self, _counts: &Ensured) {}
+
+    /// Something to tell.
+    fn note(&self, _note: &Note) {}
+}
+
+/// Follows nothing.
+impl Progress for () {}

@@ -1,0 +1,127 @@
+//! One call of `ensure` as its tasks see it, and what two such calls must not do at the same time.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+use super::Event;
+use crate::error::ModelError;
+use crate::key::CallKey;
+use crate::model::Note;
+
+/// How a pass ends early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stop {
+    /// Not at all.
+    Not,
+    /// Nothing more is sent; what is in flight arrives and is kept.
+    Drain,
+    /// What is in flight is dropped too.
+    Abort,
+}
+
+/// One call of `ensure`.
+pub(super) struct Pass {
+    pub(super) events: Sender<Event>,
+    pub(super) stage: String,
+    stop: watch::Sender<Stop>,
+    error: Mutex<Option<ModelError>>,
+    named: AtomicBool,
+}
+
+/// The pass has ended while something was waited for.
+pub(super) struct Stopped;
+
+impl Pass {
+    pub(super) fn new(stage: &str, events: Sender<Event>) -> Self {
+        Self {
+            events,
+            stage: stage.to_owned(),
+            stop: watch::channel(Stop::Not).0,
+            error: Mutex::new(None),
+            named: AtomicBool::new(false),
+        }
+    }
+
+    /// Ends the pass; the first reason is the one reported.
+    pub(super) fn fail(&self, error: ModelError, stop: Stop) {
+        lock(&self.error).get_or_insert(error);
+        self.stop.send_modify(|level| *level = (*level).max(stop));
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        *self.stop.borrow() != Stop::Not
+    }
+
+    pub(super) fn error(&self) -> Option<ModelError> {
+        lock(&self.error).take()
+    }
+
+    pub(super) fn note(&self, note: Note) {
+        // Nobody listens any more only when the pass has returned.
+        let _ = self.events.send(Event::Note(note));
+    }
+
+    /// Tells once that another model than the one asked for answers.
+    pub(super) fn note_name(&self, answered: &str) {
+        if !self.named.swap(true, Ordering::Relaxed) {
+            self.note(Note::OtherModel {
+                answered: answered.to_owned(),
+            });
+        }
+    }
+
+    /// Waits for `work` unless the pass ends in at least this way first.
+    pub(super) async fn unless<T>(
+        &self,
+        stop: Stop,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Stopped> {
+        let mut level = self.stop.subscribe();
+        tokio::select! {
+            biased;
+            _ = level.wait_for(|level| *level >= stop) => Err(Stopped),
+            done = work => Ok(done),
+        }
+    }
+}
+
+/// Requests that are being asked, so that two passes never ask the same at the same time.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    taken: Mutex<HashSet<CallKey>>,
+    given_back: Notify,
+}
+
+pub(super) struct Claim<'a> {
+    claims: &'a Claims,
+    key: CallKey,
+}
+
+impl Claims {
+    pub(super) async fn take(&self, key: CallKey) -> Claim<'_> {
+        loop {
+            let given_back = self.given_back.notified();
+            tokio::pin!(given_back);
+            given_back.as_mut().enable();
+            if lock(&self.taken).insert(key) {
+                return Claim { claims: self, key };
+            }
+            given_back.await;
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        lock(&self.claims.taken).remove(&self.key);
+        self.claims.given_back.notify_waiters();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,447 @@
+//! Answers recorded in files, for runs without a server and for tests.
+//!
+//! JSON Lines (`.jsonl`, also `.jsonl.gz` and `.jsonl.zst`), one answer a line:
+//! ```json
+//! {"model": "smollm2-135m", "revision": "q4_1", "messages": [{"role": "user", "content": "What is 7 + 5?"}],
+//!  "sampling": {"temperature": 0.8, "top_p": 1.0, "max_tokens": 48}, "sample": 0,
+//!  "answer": {"text": "The answer is \\boxed{12}.", "finish_reason": "stop", "prompt_tokens": 9, "completion_tokens": 8}}
+//! ```
+//! `error` with `code` and `message` in place of `answer` records a request that can never be answered.
+//! Unknown fields are ignored. Looked up by [`RecordingKey`]: model, revision, messages, sampling without seed, and
+//! sample; the first of several lines with one key counts. A plain file is indexed by offset and read when
+//! wanted; of a compressed file the answers are kept in memory.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::answer::Answer;
+use crate::error::ModelError;
+use crate::key::RecordingKey;
+use crate::model::Recorded;
+use crate::reasoning::split_reasoning;
+use crate::request::{Message, ModelId, Request, Sampling};
+
+/// Recorded answers of one model.
+#[derive(Debug)]
+pub struct Recordings {
+    model: ModelId,
+    files: Vec<(PathBuf, File)>,
+    answers: HashMap<RecordingKey, Place>,
+    others: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+enum Place {
+    InFile {
+        file: usize,
+        offset: u64,
+        length: usize,
+    },
+    InMemory(Box<str>),
+}
+
+impl Recordings {
+    /// Indexes the lines of `model` in `files`, which are relative to `folder`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a line that is no recording, with its number.
+    pub fn open(model: &ModelId, folder: &Path, files: &[PathBuf]) -> Result<Self, ModelError> {
+        let mut recordings = Self {
+            model: model.clone(),
+            files: Vec::new(),
+            answers: HashMap::new(),
+            others: BTreeSet::new(),
+        };
+        for file in files {
+            recordings.index(folder.join(file))?;
+        }
+        Ok(recordings)
+    }
+
+    /// Number of answers recorded for this model.
+    pub fn len(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// Whether nothing is recorded for this model.
+    pub fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// Whether a request has a recording.
+    pub fn contains(&self, request: &Request) -> bool {
+        !self.answers.is_empty() && self.answers.contains_key(&self.key(request))
+    }
+
+    /// The recording of a request, or [`Recorded::Missing`].
+    ///
+    /// # Errors
+    /// A file that has changed since it was indexed.
+    pub fn get(&self, request: &Request) -> Result<Recorded, ModelError> {
+        if self.answers.is_empty() {
+            return Ok(Recorded::Missing);
+        }
+        let Some(place) = self.answers.get(&self.key(request)) else {
+            return Ok(Recorded::Missing);
+        };
+        match place {
+            Place::InMemory(text) => {
+                Self::outcome(text).map_err(|message| ModelError::Recordings {
+                    path: PathBuf::new(),
+                    line: None,
+                    message,
+                })
+            }
+            Place::InFile {
+                file,
+                offset,
+                length,
+            } => {
+                let Some((path, file)) = self.files.get(*file) else {
+                    return Ok(Recorded::Missing);
+                };
+                let fail = |message: String| ModelError::Recordings {
+                    path: path.clone(),
+                    line: None,
+                    message,
+                };
+                let mut bytes = vec![0; *length];
+                file.read_exact_at(&mut bytes, *offset)
+                    .map_err(|error| fail(error.to_string()))?;
+                let line: Line<'_> = serde_json::from_slice(&bytes)
+                    .map_err(|error| fail(format!("changed since it was opened: {error}")))?;
+                Self::outcome(line.outcome().map_err(&fail)?).map_err(&fail)
+            }
+        }
+    }
+
+    /// What else the files hold, to help whoever finds nothing.
+    pub(crate) fn hint(&self) -> String {
+        if self.is_empty() && !self.others.is_empty() {
+            let names: Vec<&str> = self.others.iter().map(String::as_str).collect();
+            return format!("; the recordings hold other models: {}", names.join(", "));
+        }
+        String::new()
+    }
+
+    fn key(&self, request: &Request) -> RecordingKey {
+        RecordingKey::of(
+            &self.model,
+            &request.messages,
+            &request.sampling,
+            request.sample,
+        )
+    }
+
+    fn index(&mut self, path: PathBuf) -> Result<(), ModelError> {
+        let fail = |line: Option<u64>, message: String| ModelError::Recordings {
+            path: path.clone(),
+            line,
+            message,
+        };
+        let file = File::open(&path).map_err(|error| fail(None, error.to_string()))?;
+        let ending = path
+            .extension()
+            .and_then(|ending| ending.to_str())
+            .unwrap_or_default();
+        let is_plain = !matches!(ending, "gz" | "zst");
+        let reader = unpack(&file, ending).map_err(|error| fail(None, error.to_string()))?;
+        let mut reader = BufReader::with_capacity(1 << 16, reader);
+        let (mut number, mut offset, mut bytes) = (0_u64, 0_u64, Vec::new());
+        let file_number = self.files.len();
+        loop {
+            bytes.clear();
+            // Lines end with a line feed only: JSON text may hold other line separators.
+            let read = reader
+                .read_until(b'\n', &mut bytes)
+                .map_err(|error| fail(Some(number + 1), error.to_string()))?;
+            if read == 0 {
+                break;
+            }
+            number += 1;
+            let mark = if number == 1 && bytes.starts_with(b"\xef\xbb\xbf") {
+                3
+            } else {
+                0
+            };
+            let text = bytes[mark..].trim_ascii_end();
+            if !text.trim_ascii_start().is_empty() {
+                let place = is_plain.then(|| Place::InFile {
+                    file: file_number,
+                    offset: offset + mark as u64,
+                    length: text.len(),
+                });
+                self.index_line(text, place)
+                    .map_err(|message| fail(Some(number), message))?;
+            }
+            offset += read as u64;
+        }
+        drop(reader);
+        self.files.push((path, file));
+        Ok(())
+    }
+
+    fn index_line(&mut self, text: &[u8], place: Option<Place>) -> Result<(), String> {
+        let line: Line<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let outcome = line.outcome()?;
+        Self::outcome(outcome)?;
+        let id = ModelId {
+            model: line.model,
+            revision: line.revision,
+        };
+        if id != self.model {
+            self.others.insert(id.to_string());
+            return Ok(());
+        }
+        let messages: Vec<Message> = line.messages.into_iter().map(Message::from).collect();
+        let key = RecordingKey::of(&id, &messages, &line.sampling, line.sample);
+        let place = place.unwrap_or_else(|| Place::InMemory(outcome.into()));
+        self.answers.entry(key).or_insert(place);
+        Ok(())
+    }
+
+    fn outcome(text: &str) -> Result<Recorded, String> {
+        match serde_json::from_str(text).map_err(|error| format!("`answer` or `error`: {error}"))? {
+            Outcome::Answer(answer) => Ok(Recorded::Answer(answer.into())),
+            Outcome::RowError { code, message } => Ok(Recorded::RowError { code, message }),
+        }
+    }
+}
+
+fn unpack<'a>(file: &'a File, ending: &str) -> io::Result<Box<dyn Read + 'a>> {
+    Ok(match ending {
+        "gz" => Box::new(flate2::read::MultiGzDecoder::new(file)),
+        "zst" => Box::new(zstd::stream::read::Decoder::new(file)?),
+        _ => Box::new(file),
+    })
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    model: String,
+    #[serde(default)]
+    revision: Option<String>,
+    messages: Vec<RecordedMessage>,
+    sampling: Sampling,
+    #[serde(default)]
+    sample: u32,
+    #[serde(borrow, default)]
+    answer: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+impl<'a> Line<'a> {
+    fn outcome(&self) -> Result<&'a str, String> {
+        let outcome = self.answer.or(self.error);
+        outcome
+            .map(RawValue::get)
+            .ok_or_else(|| "missing field `answer`".to_owned())
+    }
+}
+
+/// A message as people write it: content may be null, tool calls may be JSON or its text.
+#[derive(Deserialize)]
+struct RecordedMessage {
+    role: String,
+    #[serde(default)]
+    content: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<serde_json::Value>,
+}
+
+impl From<RecordedMessage> for Message {
+    fn from(message: RecordedMessage) -> Self {
+        Self {
+            role: message.role,
+            content: message.content.unwrap_or_default(),
+            tool_calls: message.tool_calls.and_then(|calls| match calls {
+                serde_json::Value::Null => None,
+                serde_json::Value::String(text) => Some(text),
+                calls => Some(calls.to_string()),
+            }),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Outcome {
+    Answer(RecordedAnswer),
+    RowError { code: String, message: String },
+}
+
+#[derive(Deserialize)]
+struct RecordedAnswer {
+    text: String,
+    #[serde(default)]
+    reasoning: Option<String>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+    #[serde(default)]
+    token_ids: Option<Vec<u32>>,
+    #[serde(default)]
+    token_logprobs: Option<Vec<f32>>,
+    #[serde(default)]
+    model: Option<String>,
+}
+
+impl From<RecordedAnswer> for Answer {
+    fn from(recorded: RecordedAnswer) -> Self {
+        let split = split_reasoning(&recorded.text, recorded.reasoning.as_deref());
+        Self {
+            text: recorded.text,
+            reasoning: split.reasoning,
+            answer_text: split.answer,
+            finish_reason: recorded.finish_reason,
+            prompt_tokens: recorded.prompt_tokens,
+            completion_tokens: recorded.completion_tokens,
+            token_ids: recorded.token_ids,
+            token_logprobs: recorded.token_logprobs,
+            tool_calls: None,
+            model: recorded.model,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn line(content: &str, sample: u32, text: &str) -> String {
+        serde_json::json!({
+            "model": "m", "revision": "r", "note": 1,
+            "messages": [{"role": "user", "content": content}],
+            "sampling": {"temperature": 1, "top_p": 1.0, "max_tokens": 8, "seed": 5},
+            "sample": sample,
+            "answer": {"text": text, "finish_reason": "stop", "prompt_tokens": 3, "completion_tokens": 2}
+        })
+        .to_string()
+    }
+
+    fn request(content: &str, sample: u32) -> Request {
+        let sampling = Sampling {
+            seed: Some(99),
+            ..Sampling::full(1.0, 8)
+        };
+        Request {
+            messages: vec![Message::new("user", content)],
+            sampling,
+            sample,
+            salt: Some("s".to_owned()),
+        }
+    }
+
+    fn model() -> ModelId {
+        ModelId::named("m", Some("r"))
+    }
+
+    #[test]
+    fn plain_and_compressed_files_give_the_same_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "\u{feff}{}\r\n\n{}\n",
+            line("七\u{2028}加", 0, "十<think>二"),
+            line("b", 1, "<think>x</think>y")
+        );
+        std::fs::write(folder.path().join("a.jsonl"), &text).unwrap();
+        std::fs::write(
+            folder.path().join("a.jsonl.zst"),
+            zstd::encode_all(text.as_bytes(), 3).unwrap(),
+        )
+        .unwrap();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(text.as_bytes()).unwrap();
+        std::fs::write(folder.path().join("a.jsonl.gz"), gzip.finish().unwrap()).unwrap();
+        for name in ["a.jsonl", "a.jsonl.zst", "a.jsonl.gz"] {
+            let recordings = Recordings::open(&model(), folder.path(), &[name.into()]).unwrap();
+            assert_eq!(recordings.len(), 2, "{name}");
+            let Recorded::Answer(answer) = recordings.get(&request("b", 1)).unwrap() else {
+                panic!("{name}")
+            };
+            assert_eq!(
+                (answer.reasoning.as_deref(), answer.answer_text.as_str()),
+                (Some("x"), "y")
+            );
+            let Recorded::Answer(answer) = recordings.get(&request("七\u{2028}加", 0)).unwrap()
+            else {
+                panic!("{name}")
+            };
+            assert_eq!(
+                (answer.text.as_str(), answer.prompt_tokens),
+                ("十<think>二", Some(3))
+            );
+            assert_eq!(recordings.get(&request("b", 0)).unwrap(), Recorded::Missing);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_recording_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for bad in [
+            "{",
+            "{}",
+            &line("a", 0, "x").replace("\"answer\"", "\"reply\""),
+            &line("a", 0, "x").replace("\"text\"", "\"txt\""),
+        ] {
+            std::fs::write(
+                folder.path().join("a.jsonl"),
+                format!("{}\n{bad}\n", line("a", 0, "x")),
+            )
+            .unwrap();
+            let error = Recordings::open(&model(), folder.path(), &["a.jsonl".into()]).unwrap_err();
+            assert!(error.to_string().contains("line 2"), "{error}");
+        }
+        assert!(Recordings::open(&model(), folder.path(), &["none.jsonl".into()]).is_err());
+    }
+
+    #[test]
+    fn the_first_line_of_a_key_counts_and_other_models_are_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(
+            folder.path().join("a.jsonl"),
+            format!("{}\n{}\n", line("a", 0, "first"), line("a", 0, "second")),
+        )
+        .unwrap();
+        let recordings = Recordings::open(&model(), folder.path(), &["a.jsonl".into()]).unwrap();
+        let Recorded::Answer(answer) = recordings.get(&request("a", 0)).unwrap() else {
+            panic!()
+        };
+        assert_eq!(answer.text, "first");
+        let other = Recordings::open(
+            &ModelId::named("m", None),
+            folder.path(),
+            &["a.jsonl".into()],
+        )
+        .unwrap();
+        assert!(other.is_empty());
+        assert_eq!(other.hint(), "; the recordings hold other models: m@r");
+    }
+
+    #[test]
+    fn a_row_error_can_be_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut value: serde_json::Value = serde_json::from_str(&line("a", 0, "x")).unwrap();
+        value.as_object_mut().unwrap().remove("answer");
+        value["error"] = serde_json::json!({"code": "context_exceeded", "message": "too long"});
+        std::fs::write(folder.path().join("a.jsonl"), value.to_string()).unwrap();
+        let recordings = Recordings::open(&model(), folder.path(), &["a.jsonl".into()]).unwrap();
+        let expected = Recorded::RowError {
+            code: "context_exceeded".to_owned(),
+            message: "too long".to_owned(),
+        };
+        assert_eq!(recordings.get(&request("a", 0)).unwrap(), expected);
+    }
+}
