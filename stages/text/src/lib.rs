@@ -9,17 +9,18 @@
 //! [`contamination`] are the two filters, and [`shingle`], [`minhash`], [`lsh`] and [`union_find`] are the
 //! steps of near-duplicate search.
 
+pub mod contamination;
 pub mod error;
-pub mod view;
+pub mod lsh;
+pub mod minhash;
 pub mod ngram;
 pub mod repetition;
-pub mod contamination;
 pub mod shingle;
-pub mod minhash;
-pub mod lsh;
 pub mod union_find;
+pub mod view;
 
 mod character;
+mod latex;
 mod region;
 mod scan;
 

@@ -1,4 +1,4 @@
-//! Finds the parts of a text where repetition is ordinary: code fences, LaTeX arrays, table rows.
+//! Finds the parts of a text where repetition is ordinary: code fences, LaTeX arrays, drawings, table rows.
 
 /// One line of a text.
 #[derive(Debug, Clone, Copy)]
@@ -9,7 +9,7 @@ pub(crate) struct Line<'a> {
     pub(crate) start: usize,
     /// Byte position of the next line's start.
     pub(crate) next: usize,
-    /// Whether the line belongs to code, an array or a table.
+    /// Whether the line belongs to code, an array, a drawing or a table.
     pub(crate) is_exempt: bool,
 }
 
@@ -25,18 +25,31 @@ pub(crate) fn lines(text: &str) -> Vec<Line<'_>> {
         let mut is_exempt = fence.is_some() || depth > 0 || is_table_row(line);
         match fence {
             None => {
-                fence = ["```", "~~~"].into_iter().find(|mark| line.starts_with(mark));
+                fence = ["```", "~~~"]
+                    .into_iter()
+                    .find(|mark| line.starts_with(mark));
                 is_exempt |= fence.is_some();
             }
             Some(mark) if line.starts_with(mark) => fence = None,
             Some(_) => {}
         }
         if fence.is_none() {
-            let (begins, ends) = (line.matches("\\begin{").count(), line.matches("\\end{").count());
+            let count = |marks: [&str; 2]| {
+                marks
+                    .into_iter()
+                    .map(|mark| line.matches(mark).count())
+                    .sum::<usize>()
+            };
+            let (begins, ends) = (count(["\\begin{", "[asy]"]), count(["\\end{", "[/asy]"]));
             is_exempt |= begins > 0 && begins > ends;
             depth = (depth + begins).saturating_sub(ends);
         }
-        lines.push(Line { text: line, start, next, is_exempt });
+        lines.push(Line {
+            text: line,
+            start,
+            next,
+            is_exempt,
+        });
         start = next;
     }
     lines
@@ -55,7 +68,12 @@ mod tests {
     fn code_arrays_and_tables_are_exempt() {
         let text = "prose\n```python\nx = 1\n```\n\\begin{array}{cc}\n1 & 2 \\\\\n\\end{array}\nmore\n| a | b |\nend";
         let exempt: Vec<bool> = lines(text).iter().map(|line| line.is_exempt).collect();
-        assert_eq!(exempt, [false, true, true, true, true, true, true, false, true, false]);
+        assert_eq!(
+            exempt,
+            [
+                false, true, true, true, true, true, true, false, true, false
+            ]
+        );
         assert_eq!(lines(text).last().map(|line| line.next), Some(text.len()));
     }
 }

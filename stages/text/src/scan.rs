@@ -3,18 +3,11 @@
 use unicode_normalization::UnicodeNormalization;
 
 use crate::character::{Class, classify, fold, is_raised_or_lowered, is_vulgar_fraction, operator};
+use crate::latex::{command_symbol, is_layout, lower};
 use crate::view::{Symbols, TokenKind, View};
 
 /// Longest run of one symbol that is one token under [`Symbols::Kept`].
 const SYMBOL_RUN: usize = 8;
-
-/// Commands that change how a formula looks, not what it says.
-const LAYOUT_COMMANDS: [&str; 41] = [
-    "left", "right", "middle", "big", "bigl", "bigr", "bigg", "biggl", "biggr", "displaystyle", "textstyle",
-    "scriptstyle", "limits", "nolimits", "quad", "qquad", "enspace", "thinspace", "negthinspace", "text",
-    "textbf", "textit", "textrm", "texttt", "textsf", "textnormal", "mathrm", "mathbf", "mathit", "mathsf",
-    "mathtt", "mathbb", "mathcal", "operatorname", "boldsymbol", "bm", "mbox", "hbox", "rm", "bf", "nonumber",
-];
 
 /// Token under construction.
 struct Open {
@@ -38,7 +31,14 @@ pub(crate) struct Scanner<'a> {
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str, symbols: Symbols, view: &'a mut View) -> Self {
-        Self { text, bytes: text.as_bytes(), symbols, view, open: None, end: 0 }
+        Self {
+            text,
+            bytes: text.as_bytes(),
+            symbols,
+            view,
+            open: None,
+            end: 0,
+        }
     }
 
     pub(crate) fn scan(mut self) {
@@ -46,7 +46,12 @@ impl<'a> Scanner<'a> {
         while let Some(byte) = self.bytes.get(at).copied() {
             at = match byte {
                 b'a'..=b'z' | b'A'..=b'Z' => {
-                    self.add(char::from(byte.to_ascii_lowercase()), TokenKind::Word, (at, at + 1), false);
+                    self.add(
+                        char::from(byte.to_ascii_lowercase()),
+                        TokenKind::Word,
+                        (at, at + 1),
+                        false,
+                    );
                     at + 1
                 }
                 b'0'..=b'9' => {
@@ -88,10 +93,9 @@ impl<'a> Scanner<'a> {
 
     /// Adds a folded character to the open token, or opens the next one.
     fn add(&mut self, folded: char, kind: TokenKind, span: (usize, usize), raised: bool) {
-        let continues = self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.kind == kind && open.raised == raised && kind != TokenKind::Single);
+        let continues = self.open.as_ref().is_some_and(|open| {
+            open.kind == kind && open.raised == raised && kind != TokenKind::Single
+        });
         if !continues {
             self.open(kind, span.0, raised);
         }
@@ -110,7 +114,13 @@ impl<'a> Scanner<'a> {
         if needs_space {
             self.view.folded.push(' ');
         }
-        self.open = Some(Open { kind, start, folded_start: self.view.folded.len(), raised, marks: 0 });
+        self.open = Some(Open {
+            kind,
+            start,
+            folded_start: self.view.folded.len(),
+            raised,
+            marks: 0,
+        });
     }
 
     fn add_mark(&mut self, mark: char, end: usize) {
@@ -129,11 +139,15 @@ impl<'a> Scanner<'a> {
             self.view.folded.truncate(open.folded_start);
             self.view.folded.push_str(&ordered);
         }
-        self.view.push(open.folded_start, (open.start, self.end), open.kind);
+        self.view
+            .push(open.folded_start, (open.start, self.end), open.kind);
     }
 
     fn ascii_symbol(&mut self, symbol: char, at: usize) -> usize {
-        let is_number = self.open.as_ref().is_some_and(|open| open.kind == TokenKind::Number && !open.raised);
+        let is_number = self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.kind == TokenKind::Number && !open.raised);
         if is_number {
             if symbol == '.' && self.is_decimal_point(at) {
                 self.view.folded.push('.');
@@ -149,7 +163,10 @@ impl<'a> Scanner<'a> {
     }
 
     fn is_decimal_point(&self, at: usize) -> bool {
-        let has_point = self.open.as_ref().is_some_and(|open| self.view.folded[open.folded_start..].contains('.'));
+        let has_point = self
+            .open
+            .as_ref()
+            .is_some_and(|open| self.view.folded[open.folded_start..].contains('.'));
         !has_point && at == self.end && self.is_digit(at + 1)
     }
 
@@ -158,14 +175,20 @@ impl<'a> Scanner<'a> {
         let open = self.open.as_ref()?;
         let digits = &self.view.folded[open.folded_start..];
         let is_head = at == self.end && !digits.contains('.') && {
-            let run = self.bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+            let run = self.bytes[..at]
+                .iter()
+                .rev()
+                .take_while(|byte| byte.is_ascii_digit())
+                .count();
             (1..=3).contains(&run)
         };
         if !is_head {
             return None;
         }
         let rest = &self.bytes[at..];
-        let separator = [&b",\\!"[..], b"{,}", b"\\,", b","].into_iter().find(|mark| rest.starts_with(mark))?;
+        let separator = [&b",\\!"[..], b"{,}", b"\\,", b","]
+            .into_iter()
+            .find(|mark| rest.starts_with(mark))?;
         let next = at + separator.len();
         let group = (next..next + 3).all(|at| self.is_digit(at)) && !self.is_digit(next + 3);
         group.then_some(next)
@@ -177,23 +200,32 @@ impl<'a> Scanner<'a> {
 
     /// Reads what a backslash begins and gives the position behind it.
     fn command(&mut self, at: usize) -> usize {
-        let is_number = self.open.as_ref().is_some_and(|open| open.kind == TokenKind::Number && !open.raised);
+        let is_number = self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.kind == TokenKind::Number && !open.raised);
         if is_number && let Some(next) = self.thousands(at) {
             return next;
         }
-        let length = self.bytes[at + 1..].iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+        let length = self.bytes[at + 1..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_alphabetic())
+            .count();
         if length == 0 {
             self.close();
             // `\,` `\!` `\\` and the like are layout; `\{` `\%` are the symbol behind the backslash
-            let is_layout = matches!(self.bytes.get(at + 1), Some(b',' | b';' | b':' | b'!' | b'>' | b'\\'));
-            return at + 1 + usize::from(is_layout);
+            let is_spacing = matches!(
+                self.bytes.get(at + 1),
+                Some(b',' | b';' | b':' | b'!' | b'>' | b'\\')
+            );
+            return at + 1 + usize::from(is_spacing);
         }
         let end = at + 1 + length;
         let mut buffer = [0_u8; 16];
         let name = lower(&self.bytes[at + 1..end], &mut buffer);
         if let Some(symbol) = name.and_then(command_symbol) {
             self.symbol(symbol, (at, end));
-        } else if name.is_some_and(|name| LAYOUT_COMMANDS.contains(&name)) {
+        } else if name.is_some_and(is_layout) {
             self.close();
         } else if matches!(name, Some("frac" | "dfrac" | "tfrac" | "cfrac")) {
             return self.fraction(at, end);
@@ -216,7 +248,12 @@ impl<'a> Scanner<'a> {
         self.close();
         let digits = (end..end + 2).take_while(|at| self.is_digit(*at)).count();
         for index in end..end + digits {
-            self.add(char::from(self.bytes[index]), TokenKind::Number, (index, index + 1), false);
+            self.add(
+                char::from(self.bytes[index]),
+                TokenKind::Number,
+                (index, index + 1),
+                false,
+            );
             self.close();
         }
         end + digits
@@ -250,7 +287,9 @@ impl<'a> Scanner<'a> {
 
     /// Whether `symbol` only lengthens a run of itself that the last token already stands for.
     fn extends_run(&mut self, symbol: char, span: (usize, usize)) -> bool {
-        let (Some(TokenKind::Symbol), Some(last)) = (self.view.kinds.last(), self.view.spans.last_mut()) else {
+        let (Some(TokenKind::Symbol), Some(last)) =
+            (self.view.kinds.last(), self.view.spans.last_mut())
+        else {
             return false;
         };
         let fits = last.1 == span.0 && span.1 - last.0 <= SYMBOL_RUN * (span.1 - span.0);
@@ -272,36 +311,28 @@ impl<'a> Scanner<'a> {
         }
         let skipped = |character: &char| !matches!(character, ' ' | '\t' | '$' | '\\');
         let left = before.chars().rev().find(skipped);
-        let right = after.chars().find(|character| skipped(character) && !matches!(character, '(' | '[' | '{' | '-'));
-        let closes = |character: char| character.is_alphanumeric() || matches!(character, ')' | ']' | '}' | '!');
+        let right = after
+            .chars()
+            .find(|character| skipped(character) && !matches!(character, '(' | '[' | '{' | '-'));
+        let closes = |character: char| {
+            character.is_alphanumeric() || matches!(character, ')' | ']' | '}' | '!')
+        };
         left.is_some_and(closes) && right.is_some_and(char::is_alphanumeric)
     }
 }
 
 /// A hyphen joins letters, at least two of them on one side: `well-known`, `x-axis`, but not `x-y`.
 fn is_hyphen(before: &str, after: &str) -> bool {
-    let letters_before = before.chars().rev().take(2).take_while(|letter| letter.is_alphabetic()).count();
-    let letters_after = after.chars().take(2).take_while(|letter| letter.is_alphabetic()).count();
+    let letters_before = before
+        .chars()
+        .rev()
+        .take(2)
+        .take_while(|letter| letter.is_alphabetic())
+        .count();
+    let letters_after = after
+        .chars()
+        .take(2)
+        .take_while(|letter| letter.is_alphabetic())
+        .count();
     letters_before >= 1 && letters_after >= 1 && letters_before + letters_after >= 3
-}
-
-fn lower<'b>(name: &[u8], buffer: &'b mut [u8; 16]) -> Option<&'b str> {
-    let target = buffer.get_mut(..name.len())?;
-    target.copy_from_slice(name);
-    target.make_ascii_lowercase();
-    std::str::from_utf8(target).ok()
-}
-
-fn command_symbol(name: &str) -> Option<char> {
-    Some(match name {
-        "cdot" | "times" | "ast" => '*',
-        "div" => '/',
-        "pm" => '±',
-        "le" | "leq" | "leqslant" => '≤',
-        "ge" | "geq" | "geqslant" => '≥',
-        "ne" | "neq" => '≠',
-        "lt" => '<',
-        "gt" => '>',
-        _ => return None,
-    })
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TextError;
 use crate::ngram::{ngram_hashes, run_hash};
-use crate::view::{Symbols, TokenKind, View};
+use crate::view::{TokenKind, View};
 
 pub use search::{Found, Hit, MatchKind, Searcher};
 
@@ -65,7 +65,7 @@ pub struct ContaminationRules {
     /// Tokens of an n-gram.
     pub ngram: NonZeroUsize,
     /// Share of the item's tokens from which a long item (8 n-grams and more) counts as found, 0 to 1. Shorter
-    /// items need more, up to 0.9 at one n-gram: there a shared phrase is already half of the item.
+    /// items need more, up to the whole at 1.5 n-grams: there a shared phrase is already most of the item.
     pub min_coverage: f64,
     /// Which texts of an item are looked for.
     pub parts: Parts,
@@ -74,22 +74,26 @@ pub struct ContaminationRules {
 impl Default for ContaminationRules {
     /// 10-grams, half of a long item, questions.
     fn default() -> Self {
-        Self { ngram: NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN), min_coverage: 0.5, parts: Parts::Question }
+        Self {
+            ngram: NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN),
+            min_coverage: 0.5,
+            parts: Parts::Question,
+        }
     }
 }
 
 impl ContaminationRules {
     /// Coverage that an item of `tokens` tokens needs: `min_coverage` from 8 n-grams on, rising in a straight
-    /// line to 0.9 at one n-gram and below.
+    /// line to 1 at 1.5 n-grams and below.
+    ///
+    /// Short items of one template differ in a word at the end ("the number of ways to arrange the letters of
+    /// the word ..."), so that anything below the whole would find the template.
     pub fn required_coverage(&self, tokens: usize) -> f64 {
-        let n = self.ngram.get() as f64;
-        let shortness = ((8.0 * n - tokens as f64) / (7.0 * n)).clamp(0.0, 1.0);
-        self.min_coverage + (SHORT_ITEM_COVERAGE - self.min_coverage).max(0.0) * shortness
+        let ngrams = tokens as f64 / self.ngram.get() as f64;
+        let shortness = ((8.0 - ngrams) / 6.5).clamp(0.0, 1.0);
+        self.min_coverage + (1.0 - self.min_coverage) * shortness
     }
 }
-
-/// Coverage that an item of one n-gram needs.
-const SHORT_ITEM_COVERAGE: f64 = 0.9;
 
 /// Tokens from which an item shorter than one n-gram is also found inside a document, in scripts with words.
 const MIN_CONTAINED_WORDS: usize = 5;
@@ -156,7 +160,10 @@ impl ContaminationIndex {
     pub fn build(items: Vec<EvalItem>, rules: ContaminationRules) -> Result<Self, TextError> {
         if !(rules.min_coverage > 0.0 && rules.min_coverage <= 1.0) {
             let reason = format!("{} is not above 0 and at most 1", rules.min_coverage);
-            return Err(TextError::Parameter { name: "min_coverage", reason });
+            return Err(TextError::Parameter {
+                name: "min_coverage",
+                reason,
+            });
         }
         let mut index = Self {
             rules,
@@ -224,12 +231,21 @@ impl ContaminationIndex {
         let texts: Vec<(u32, Part, &str)> = (0..)
             .zip(&self.items)
             .flat_map(|(item, eval)| {
-                let question = (parts != Parts::Answer).then_some((item, Part::Question, eval.question.as_str()));
+                let question = (parts != Parts::Answer).then_some((
+                    item,
+                    Part::Question,
+                    eval.question.as_str(),
+                ));
                 let answer = eval.answer.as_deref().filter(|_| parts != Parts::Question);
-                question.into_iter().chain(answer.map(|answer| (item, Part::Answer, answer)))
+                question
+                    .into_iter()
+                    .chain(answer.map(|answer| (item, Part::Answer, answer)))
             })
             .collect();
-        let views: Vec<View> = texts.par_iter().map(|(_, _, text)| View::new(text)).collect();
+        let views: Vec<View> = texts
+            .par_iter()
+            .map(|(_, _, text)| View::new(text))
+            .collect();
         self.counts.items = self.items.len();
         for ((item, part, text), view) in texts.into_iter().zip(views) {
             let is_short = view.len() < n;
@@ -241,18 +257,34 @@ impl ContaminationIndex {
                 self.counts.short_answers += 1;
                 continue;
             }
-            let singles = view.kinds().iter().filter(|kind| **kind == TokenKind::Single).count();
-            let least = if singles * 2 > view.len() { MIN_CONTAINED_SINGLES } else { MIN_CONTAINED_WORDS };
+            let singles = view
+                .kinds()
+                .iter()
+                .filter(|kind| **kind == TokenKind::Single)
+                .count();
+            let least = if singles * 2 > view.len() {
+                MIN_CONTAINED_SINGLES
+            } else {
+                MIN_CONTAINED_WORDS
+            };
             let (from, to) = view.span(0, view.len() - 1);
             // of the tokens' span only, as in a document: what stands before or behind does not count
             let bare = text.get(from..to).filter(|_| is_short).unwrap_or_default();
-            let with_operators = View::with_symbols(bare, Symbols::Operators).hashes;
+            let with_operators = search::tokens_with_operators(bare);
             let start = self.tokens.len();
             self.tokens.extend_from_slice(view.tokens());
-            self.is_number.extend(view.kinds().iter().map(|kind| *kind == TokenKind::Number));
+            self.is_number
+                .extend(view.kinds().iter().map(|kind| *kind == TokenKind::Number));
             let end = self.tokens.len();
             let is_containable = view.len() >= least;
-            self.entries.push(Entry { item, part, start, end, with_operators, is_containable });
+            self.entries.push(Entry {
+                item,
+                part,
+                start,
+                end,
+                with_operators,
+                is_containable,
+            });
         }
     }
 
@@ -266,7 +298,12 @@ impl ContaminationIndex {
             }
             self.counts.by_ngrams += 1;
             let range = entry.start..entry.end;
-            ngram_keys(&self.tokens[range.clone()], &self.is_number[range], self.rules.ngram, &mut keys);
+            ngram_keys(
+                &self.tokens[range.clone()],
+                &self.is_number[range],
+                self.rules.ngram,
+                &mut keys,
+            );
             grams.extend(keys.iter().zip(0..).map(|(key, at)| (*key, (id, at))));
         }
         grams.par_sort_unstable();
@@ -289,7 +326,10 @@ impl ContaminationIndex {
             self.counts.by_exact_match += 1;
             self.wholes.entry(run_hash(tokens)).or_default().push(id);
             if entry.is_containable {
-                self.heads.entry(run_hash(&tokens[..MIN_CONTAINED_WORDS])).or_default().push(id);
+                self.heads
+                    .entry(run_hash(&tokens[..MIN_CONTAINED_WORDS]))
+                    .or_default()
+                    .push(id);
             }
         }
     }
@@ -301,11 +341,24 @@ fn ngram_keys(tokens: &[u64], is_number: &[bool], n: NonZeroUsize, keys: &mut Ve
     let masked: Vec<u64> = tokens
         .iter()
         .zip(is_number)
-        .map(|(token, is_number)| if *is_number { crate::view::MASKED_NUMBER } else { *token })
+        .map(|(token, is_number)| {
+            if *is_number {
+                crate::view::MASKED_NUMBER
+            } else {
+                *token
+            }
+        })
         .collect();
-    let mut numbers = is_number.iter().take(n.get()).filter(|is_number| **is_number).count();
+    let mut numbers = is_number
+        .iter()
+        .take(n.get())
+        .filter(|is_number| **is_number)
+        .count();
     keys.clear();
-    for (at, (exact, masked)) in ngram_hashes(tokens, n).zip(ngram_hashes(&masked, n)).enumerate() {
+    for (at, (exact, masked)) in ngram_hashes(tokens, n)
+        .zip(ngram_hashes(&masked, n))
+        .enumerate()
+    {
         keys.push(if numbers * 2 > n.get() { exact } else { masked });
         numbers -= usize::from(is_number[at]);
         numbers += usize::from(is_number.get(at + n.get()).copied().unwrap_or(false));
