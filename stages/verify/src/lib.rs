@@ -10,9 +10,12 @@
 //! are equal up to a non-zero factor; several letters or numbers where one is asked are wrong;
 //! arithmetic is exact.
 
+mod anchor;
 mod cluster;
 mod domain;
 mod extract;
+mod formula;
+mod letter;
 pub mod math;
 pub mod stem;
 mod verdict;

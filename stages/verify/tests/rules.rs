@@ -34,6 +34,8 @@ fn what_exceeds_the_budget_is_undecided() {
             "{a} {b}"
         );
     }
+    let chain = vec!["7"; 2000].join("\\bmod ");
+    assert_eq!(math::equivalent(&chain, "2").verdict, Verdict::Undecided);
     let deep = format!("{}1{}", "(".repeat(5000), ")".repeat(5000));
     assert_eq!(math::equivalent(&deep, "2").verdict, Verdict::Undecided);
 }

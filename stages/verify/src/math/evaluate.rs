@@ -4,11 +4,12 @@
 //! verdict is the same on every machine.
 
 use super::{
-    ball::{Arithmetic, Failure, MAX_BITS, Real, exact_root, magnitude, size},
+    ball::{Arithmetic, Failure, Real, magnitude},
+    exact::{MAX_BITS, exact_root, size},
     value::Node,
 };
 use dashu::{
-    base::{BitTest, Gcd, Signed},
+    base::Signed,
     integer::{IBig, UBig},
     rational::RBig,
 };
@@ -31,8 +32,8 @@ pub struct Budget {
 
 /// Steps of one verification.
 pub const MAX_STEPS: u32 = 60_000;
-const MAX_FACTORIAL: u64 = 5_000;
-const MAX_TERMS: u64 = 5_000;
+pub(super) const MAX_FACTORIAL: u64 = 5_000;
+pub(super) const MAX_TERMS: u64 = 5_000;
 
 impl Default for Budget {
     fn default() -> Self {
@@ -70,18 +71,18 @@ pub struct Evaluator<'a> {
     pub budget: &'a Budget,
 }
 
-fn real(value: Real) -> Number {
+pub(super) fn real(value: Real) -> Number {
     Number {
         real: value,
         imaginary: Real::Exact(RBig::ZERO),
     }
 }
 
-fn exact(value: RBig) -> Number {
+pub(super) fn exact(value: RBig) -> Number {
     real(Real::Exact(value))
 }
 
-fn is_zero(value: &Real) -> bool {
+pub(super) fn is_zero(value: &Real) -> bool {
     matches!(value, Real::Exact(zero) if *zero == RBig::ZERO)
 }
 
@@ -94,7 +95,7 @@ impl Number {
         }
     }
 
-    fn only_real(&self) -> Result<&Real, Failure> {
+    pub(super) fn only_real(&self) -> Result<&Real, Failure> {
         if is_zero(&self.imaginary) {
             Ok(&self.real)
         } else {
@@ -103,11 +104,11 @@ impl Number {
     }
 }
 
-fn whole(value: &RBig) -> Option<&IBig> {
+pub(super) fn whole(value: &RBig) -> Option<&IBig> {
     value.denominator().is_one().then(|| value.numerator())
 }
 
-fn small(number: &Number) -> Option<u64> {
+pub(super) fn small(number: &Number) -> Option<u64> {
     number
         .rational()
         .and_then(whole)
@@ -168,7 +169,7 @@ impl Evaluator<'_> {
         }
     }
 
-    fn symbol(&self, name: &str) -> Result<Number, Failure> {
+    pub(super) fn symbol(&self, name: &str) -> Result<Number, Failure> {
         if let Some((_, value)) = self.point.iter().rev().find(|(known, _)| known == name) {
             return Ok(exact(value.clone()));
         }
@@ -186,7 +187,7 @@ impl Evaluator<'_> {
         }
     }
 
-    fn charge(&self, number: &Number) -> Result<(), Failure> {
+    pub(super) fn charge(&self, number: &Number) -> Result<(), Failure> {
         let bits = [&number.real, &number.imaginary]
             .into_iter()
             .map(|part| {
@@ -201,7 +202,7 @@ impl Evaluator<'_> {
         self.budget.spend(bits / 512)
     }
 
-    fn add(&self, a: &Number, b: &Number) -> Result<Number, Failure> {
+    pub(super) fn add(&self, a: &Number, b: &Number) -> Result<Number, Failure> {
         let sum = Number {
             real: self.arithmetic.add(&a.real, &b.real),
             imaginary: self.arithmetic.add(&a.imaginary, &b.imaginary),
@@ -210,7 +211,7 @@ impl Evaluator<'_> {
         Ok(sum)
     }
 
-    fn multiply(&self, a: &Number, b: &Number) -> Result<Number, Failure> {
+    pub(super) fn multiply(&self, a: &Number, b: &Number) -> Result<Number, Failure> {
         let arithmetic = self.arithmetic;
         let product = if is_zero(&a.imaginary) && is_zero(&b.imaginary) {
             real(arithmetic.multiply(&a.real, &b.real))
@@ -228,7 +229,7 @@ impl Evaluator<'_> {
         Ok(product)
     }
 
-    fn invert(&self, a: &Number) -> Result<Number, Failure> {
+    pub(super) fn invert(&self, a: &Number) -> Result<Number, Failure> {
         let arithmetic = self.arithmetic;
         if is_zero(&a.imaginary) {
             return arithmetic.invert(&a.real).map(real);
@@ -244,7 +245,7 @@ impl Evaluator<'_> {
         })
     }
 
-    fn power(&mut self, base: &Node, exponent: &Node) -> Result<Number, Failure> {
+    pub(super) fn power(&mut self, base: &Node, exponent: &Node) -> Result<Number, Failure> {
         let raised = self.value(exponent)?;
         if matches!(base, Node::Symbol(name) if name == "e")
             && !self.point.iter().any(|(name, _)| name == "e")
@@ -266,7 +267,7 @@ impl Evaluator<'_> {
         self.exponential(&product)
     }
 
-    fn whole_power(&self, base: &Number, times: &IBig) -> Result<Number, Failure> {
+    pub(super) fn whole_power(&self, base: &Number, times: &IBig) -> Result<Number, Failure> {
         if let Some(value) = base.rational() {
             if *value == RBig::ONE || times.is_zero() {
                 return Ok(exact(RBig::ONE));
@@ -319,7 +320,7 @@ impl Evaluator<'_> {
     }
 
     /// The real root where there is one, imaginary for square roots of negative constants.
-    fn root(&self, value: &Number, degree: usize) -> Result<Number, Failure> {
+    pub(super) fn root(&self, value: &Number, degree: usize) -> Result<Number, Failure> {
         let arithmetic = self.arithmetic;
         let inner = value.only_real()?;
         if let Real::Exact(rational) = inner
@@ -358,7 +359,7 @@ impl Evaluator<'_> {
         }))
     }
 
-    fn exponential(&self, value: &Number) -> Result<Number, Failure> {
+    pub(super) fn exponential(&self, value: &Number) -> Result<Number, Failure> {
         let height = self.arithmetic.exponential(&value.real)?;
         if is_zero(&value.imaginary) {
             return Ok(real(height));
@@ -369,237 +370,9 @@ impl Evaluator<'_> {
             imaginary: self.arithmetic.multiply(&height, &sine),
         })
     }
-
-    fn call(&mut self, name: &str, arguments: &[Node]) -> Result<Number, Failure> {
-        if matches!(name, "sum" | "product") {
-            return self.series(name, arguments);
-        }
-        let mut values = Vec::with_capacity(arguments.len());
-        for argument in arguments {
-            values.push(self.value(argument)?);
-        }
-        let first = values.first().ok_or(Failure::Unsupported)?;
-        let arithmetic = self.arithmetic;
-        match (name, values.get(1)) {
-            ("root", Some(index)) => {
-                let degree = small(index)
-                    .and_then(|degree| usize::try_from(degree).ok())
-                    .filter(|degree| *degree > 0)
-                    .ok_or(Failure::Undefined)?;
-                self.root(first, degree)
-            }
-            ("abs", None) => {
-                if is_zero(&first.imaginary) {
-                    return Ok(real(arithmetic.absolute(&first.real)));
-                }
-                let norm = arithmetic.add(
-                    &arithmetic.multiply(&first.real, &first.real),
-                    &arithmetic.multiply(&first.imaginary, &first.imaginary),
-                );
-                arithmetic.square_root(&norm).map(real)
-            }
-            ("floor", None) => arithmetic.floor(first.only_real()?).map(exact),
-            ("ceil", None) => arithmetic
-                .floor(&arithmetic.negate(first.only_real()?))
-                .map(|value| exact(-value)),
-            ("factorial", None) => factorial(small(first).ok_or(Failure::Undefined)?, self.budget),
-            ("binom", Some(below)) => self.binomial(first, below),
-            ("mod", Some(by)) => {
-                let (value, by) = (
-                    first.rational().ok_or(Failure::Undefined)?,
-                    by.rational().ok_or(Failure::Undefined)?,
-                );
-                if *by == RBig::ZERO {
-                    return Err(Failure::Undefined);
-                }
-                let turns = RBig::from((value / by).floor());
-                Ok(exact(value - turns * by))
-            }
-            ("gcd" | "lcm", Some(_)) => common(name, &values),
-            ("min" | "max", _) => extreme(name == "max", &values),
-            ("ln", None) => arithmetic.logarithm(first.only_real()?).map(real),
-            ("log", base) => {
-                let logarithm = arithmetic.logarithm(first.only_real()?)?;
-                let base = match base {
-                    Some(base) => base.only_real()?.clone(),
-                    None if self.decimal_log => Real::Exact(RBig::from(10u8)),
-                    None => return Ok(real(logarithm)),
-                };
-                let below = arithmetic.invert(&arithmetic.logarithm(&base)?)?;
-                Ok(real(arithmetic.multiply(&logarithm, &below)))
-            }
-            (_, None) => self.trigonometric(name, first),
-            _ => Err(Failure::Unsupported),
-        }
-    }
-
-    fn trigonometric(&self, name: &str, argument: &Number) -> Result<Number, Failure> {
-        let arithmetic = self.arithmetic;
-        let x = argument.only_real()?;
-        let one = Real::Exact(RBig::ONE);
-        let result = match name {
-            "sin" => arithmetic.sine_cosine(x)?.0,
-            "cos" => arithmetic.sine_cosine(x)?.1,
-            "tan" | "sec" | "csc" | "cot" => {
-                let (sine, cosine) = arithmetic.sine_cosine(x)?;
-                let (above, below) = match name {
-                    "tan" => (sine, cosine),
-                    "sec" => (one, cosine),
-                    "csc" => (one, sine),
-                    _ => (cosine, sine),
-                };
-                arithmetic.multiply(&above, &arithmetic.invert(&below)?)
-            }
-            "arctan" => arithmetic.arc_tangent(x),
-            "arcsin" | "arccos" => {
-                let half_turn = arithmetic
-                    .multiply(&arithmetic.pi(), &Real::Exact(RBig::ONE / RBig::from(2u8)));
-                let rest = arithmetic.add(&one, &arithmetic.negate(&arithmetic.multiply(x, x)));
-                let sine = match arithmetic.sign(&rest)? {
-                    -1 => return Err(Failure::Undefined),
-                    0 if arithmetic.sign(x)? < 0 => arithmetic.negate(&half_turn),
-                    0 => half_turn.clone(),
-                    _ => arithmetic.arc_tangent(
-                        &arithmetic
-                            .multiply(x, &arithmetic.invert(&arithmetic.square_root(&rest)?)?),
-                    ),
-                };
-                if name == "arcsin" {
-                    sine
-                } else {
-                    arithmetic.add(&half_turn, &arithmetic.negate(&sine))
-                }
-            }
-            "sinh" | "cosh" | "tanh" => {
-                let up = arithmetic.exponential(x)?;
-                let down = arithmetic.invert(&up)?;
-                let (plus, minus) = (
-                    arithmetic.add(&up, &down),
-                    arithmetic.add(&up, &arithmetic.negate(&down)),
-                );
-                let half = Real::Exact(RBig::ONE / RBig::from(2u8));
-                match name {
-                    "sinh" => arithmetic.multiply(&minus, &half),
-                    "cosh" => arithmetic.multiply(&plus, &half),
-                    _ => arithmetic.multiply(&minus, &arithmetic.invert(&plus)?),
-                }
-            }
-            _ => return Err(Failure::Unsupported),
-        };
-        Ok(real(result))
-    }
-
-    fn binomial(&self, above: &Number, below: &Number) -> Result<Number, Failure> {
-        let top = above.rational().ok_or(Failure::Undefined)?;
-        let mut count = small(below).ok_or(Failure::Undefined)?;
-        if let Some(total) = small(above) {
-            if count > total {
-                return Ok(exact(RBig::ZERO));
-            }
-            count = count.min(total - count);
-        }
-        if count > MAX_FACTORIAL {
-            return Err(Failure::Budget);
-        }
-        let mut result = RBig::ONE;
-        for step in 0..count {
-            self.budget.spend(1 + size(&result) / 512)?;
-            result = result * (top - RBig::from(step)) / RBig::from(step + 1);
-        }
-        Ok(exact(result))
-    }
-
-    fn series(&mut self, name: &str, arguments: &[Node]) -> Result<Number, Failure> {
-        let [body, Node::Symbol(index), low, high] = arguments else {
-            return Err(Failure::Unsupported);
-        };
-        let bound = |number: Number| {
-            number
-                .rational()
-                .and_then(whole)
-                .and_then(|value| i64::try_from(value).ok())
-                .ok_or(Failure::Undefined)
-        };
-        let (low, high) = (bound(self.value(low)?)?, bound(self.value(high)?)?);
-        if high.saturating_sub(low) > MAX_TERMS.cast_signed() {
-            return Err(Failure::Budget);
-        }
-        let adds = name == "sum";
-        let mut total = exact(if adds { RBig::ZERO } else { RBig::ONE });
-        for step in low..=high {
-            self.point
-                .push((index.clone(), RBig::from(IBig::from(step))));
-            let term = self.value(body);
-            self.point.pop();
-            total = if adds {
-                self.add(&total, &term?)?
-            } else {
-                self.multiply(&total, &term?)?
-            };
-        }
-        Ok(total)
-    }
 }
 
-fn factorial(count: u64, budget: &Budget) -> Result<Number, Failure> {
-    if count > MAX_FACTORIAL {
-        return Err(Failure::Budget);
-    }
-    let mut result = UBig::ONE;
-    for factor in 2..=count {
-        budget.spend(usize::from(factor % 8 == 0) * (1 + result.bit_len() / 8192))?;
-        result *= factor;
-    }
-    Ok(exact(RBig::from(result)))
-}
-
-fn common(name: &str, values: &[Number]) -> Result<Number, Failure> {
-    let mut result: Option<UBig> = None;
-    for value in values {
-        let next = value
-            .rational()
-            .and_then(whole)
-            .ok_or(Failure::Undefined)?
-            .clone()
-            .unsigned_abs_value();
-        result = Some(match result {
-            None => next,
-            Some(first) if first.is_zero() || next.is_zero() => {
-                if name == "gcd" {
-                    first + next
-                } else {
-                    UBig::ZERO
-                }
-            }
-            Some(first) => {
-                let divisor = (&first).gcd(&next);
-                if name == "gcd" {
-                    divisor
-                } else {
-                    first * next / divisor
-                }
-            }
-        });
-    }
-    result
-        .map(|value| exact(RBig::from(value)))
-        .ok_or(Failure::Undefined)
-}
-
-fn extreme(largest: bool, values: &[Number]) -> Result<Number, Failure> {
-    let mut rationals = Vec::with_capacity(values.len());
-    for value in values {
-        rationals.push(value.rational().ok_or(Failure::Undefined)?.clone());
-    }
-    let best = if largest {
-        rationals.into_iter().max()
-    } else {
-        rationals.into_iter().min()
-    };
-    best.map(exact).ok_or(Failure::Undefined)
-}
-
-trait Magnitude {
+pub(super) trait Magnitude {
     fn unsigned_abs_value(self) -> UBig;
 }
 

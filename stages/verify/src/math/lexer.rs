@@ -3,7 +3,10 @@
 //! Layout commands disappear here, and the three spellings of a sign (`\le`, `≤`, `<=`) become one,
 //! so that the parser knows one language. Linear in the text.
 
-use super::tables::{CJK_STOP, FUNCTIONS, LAYOUT, SIGNS, SYMBOLS, TEXT_COMMANDS, UNITS};
+use super::{
+    tables::{FUNCTIONS, LAYOUT, SIGNS, SYMBOLS, TEXT_COMMANDS},
+    word::{is_sign_like, number_set, superscript, vulgar_fraction},
+};
 
 /// One token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,14 +56,14 @@ pub enum LexError {
 pub const MAX_TOKENS: usize = 4096;
 const MAX_NESTED_TEXT: usize = 8;
 
-struct Lexer<'a> {
-    text: &'a str,
-    at: usize,
-    tokens: Vec<Token>,
-    brackets: usize,
+pub(super) struct Lexer<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: usize,
+    pub(super) tokens: Vec<Token>,
+    pub(super) brackets: usize,
     environments: usize,
-    commas: Commas,
-    ambiguous: bool,
+    pub(super) commas: Commas,
+    pub(super) ambiguous: bool,
 }
 
 /// Splits `text`; `commas` says how `1,080` outside brackets is read.
@@ -85,26 +88,26 @@ pub fn lex(text: &str, commas: Commas) -> Result<Tokens, LexError> {
 }
 
 impl<'a> Lexer<'a> {
-    fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or("")
     }
 
-    fn peek(&self) -> Option<char> {
+    pub(super) fn peek(&self) -> Option<char> {
         self.rest().chars().next()
     }
 
-    fn push(&mut self, token: Token) {
+    pub(super) fn push(&mut self, token: Token) {
         match token {
             Token::Sign('(' | '[' | '⦃' | '⟨') => self.brackets += 1,
             Token::Sign(')' | ']' | '⦄' | '⟩') => {
-                self.brackets = self.brackets.saturating_sub(1)
+                self.brackets = self.brackets.saturating_sub(1);
             }
             _ => {}
         }
         self.tokens.push(token);
     }
 
-    fn run(&mut self, in_text: bool, depth: usize) -> Result<(), LexError> {
+    pub(super) fn run(&mut self, in_text: bool, depth: usize) -> Result<(), LexError> {
         while let Some(letter) = self.peek() {
             if self.tokens.len() > MAX_TOKENS {
                 return Err(LexError::TooLong);
@@ -128,7 +131,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    fn sign(&mut self, letter: char) {
+    pub(super) fn sign(&mut self, letter: char) {
         if let Some(digit) = superscript(letter) {
             self.push(Token::Sign('^'));
             self.push(Token::Number(digit.to_string()));
@@ -190,192 +193,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn number(&mut self) {
-        let bytes = self.text.as_bytes();
-        let mut digits = String::new();
-        self.digits(&mut digits);
-        if self.commas_allowed() {
-            self.thousands(&mut digits);
-        }
-        if self.rest().starts_with("{.}") && bytes.get(self.at + 3).is_some_and(u8::is_ascii_digit)
-        {
-            digits.push('.');
-            self.at += 3;
-            self.digits(&mut digits);
-        } else if bytes.get(self.at) == Some(&b'.')
-            && bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit)
-        {
-            digits.push('.');
-            self.at += 1;
-            self.digits(&mut digits);
-        } else if bytes.get(self.at) == Some(&b'.')
-            && !bytes.get(self.at + 1).is_some_and(|next| *next == b'.')
-            && digits.chars().any(|digit| digit.is_ascii_digit())
-        {
-            if self.rest().starts_with(".\\overline") {
-                digits.push('.');
-            }
-            self.at += 1;
-        }
-        let exponent = bytes
-            .get(self.at)
-            .is_some_and(|mark| matches!(mark, b'e' | b'E'));
-        let signed = bytes
-            .get(self.at + 1)
-            .is_some_and(|mark| matches!(mark, b'+' | b'-'));
-        let first = self.at + 1 + usize::from(signed);
-        if exponent && bytes.get(first).is_some_and(u8::is_ascii_digit) {
-            digits.push('e');
-            if bytes.get(self.at + 1) == Some(&b'-') {
-                digits.push('-');
-            }
-            self.at = first;
-            self.digits(&mut digits);
-        }
-        self.push(Token::Number(digits));
-    }
-
-    fn digits(&mut self, into: &mut String) {
-        while let Some(digit) = self.peek().filter(char::is_ascii_digit) {
-            into.push(digit);
-            self.at += 1;
-        }
-    }
-
-    /// Bare subscripts and superscripts take their digits without grouping.
-    fn commas_allowed(&self) -> bool {
-        !matches!(self.tokens.last(), Some(Token::Sign('_')))
-    }
-
-    fn thousands(&mut self, digits: &mut String) {
-        if digits.len() > 3 || digits.is_empty() {
-            return;
-        }
-        loop {
-            let (skip, forced, spaced) = separator(self.rest());
-            if skip == 0 {
-                return;
-            }
-            let group: &str = self.text.get(self.at + skip..).unwrap_or("");
-            let bytes = group.as_bytes();
-            let three = bytes.len() >= 3
-                && bytes[..3].iter().all(u8::is_ascii_digit)
-                && !bytes.get(3).is_some_and(u8::is_ascii_digit);
-            if !three || (!forced && !spaced && self.brackets > 0) {
-                return;
-            }
-            if spaced && (self.brackets > 0 || digits.starts_with('0') || self.after_fraction()) {
-                return;
-            }
-            if !forced && !spaced {
-                if self.commas == Commas::List && !digits.starts_with('0') && bytes[0] != b'0' {
-                    return;
-                }
-                self.ambiguous |= bytes[0] != b'0';
-            }
-            digits.push_str(&group[..3]);
-            self.at += skip + 3;
-        }
-    }
-
-    fn after_fraction(&self) -> bool {
-        matches!(self.tokens.last(), Some(Token::Function(name)) if name == "frac" || name == "binom")
-    }
-
-    fn letters(&mut self, in_text: bool) {
-        let start = self.at;
-        let rest = self.rest();
-        for suffix in ["a.m.", "p.m.", "A.M.", "P.M.", "a.m", "p.m"] {
-            if rest.starts_with(suffix) {
-                self.at += suffix.len();
-                self.push(Token::Word(if suffix.starts_with(['a', 'A']) {
-                    "am".into()
-                } else {
-                    "pm".into()
-                }));
-                return;
-            }
-        }
-        let is_latin = |letter: char| letter.is_ascii_alphabetic();
-        let first = rest.chars().next().unwrap_or(' ');
-        for letter in rest.chars() {
-            let same = if is_latin(first) {
-                is_latin(letter)
-            } else {
-                letter.is_alphabetic()
-                    && !is_latin(letter)
-                    && !is_greek(letter)
-                    && !is_sign_like(letter)
-            };
-            if !(same || (self.at == start)) {
-                break;
-            }
-            self.at += letter.len_utf8();
-            if is_greek(first) || (letter == '是' || letter == '为') {
-                break;
-            }
-        }
-        let run = &self.text[start..self.at];
-        self.word(run, in_text);
-    }
-
-    fn word(&mut self, run: &str, in_text: bool) {
-        let lower = run.to_ascii_lowercase();
-        if let Some((_, sign)) = WORD_SIGNS.iter().find(|(word, _)| *word == lower) {
-            self.push(Token::Sign(*sign));
-        } else if let Some((_, symbol)) = SYMBOLS
-            .iter()
-            .find(|(name, _)| *name == run && run.len() > 1)
-        {
-            self.push(Token::Symbol((*symbol).into()));
-        } else if FUNCTIONS.iter().any(|(name, _)| *name == run) && run != "mod" {
-            let name = FUNCTIONS
-                .iter()
-                .find(|(name, _)| *name == run)
-                .map_or(run, |(_, canonical)| canonical);
-            self.push(Token::Function(name.into()));
-        } else if run == "mod" {
-            self.push(Token::Sign('ⓜ'));
-        } else if !run.is_ascii() {
-            if is_greek(run.chars().next().unwrap_or(' ')) {
-                self.push(Token::Symbol(run.into()));
-            } else if !CJK_STOP.contains(&run) {
-                self.push(Token::Word(run.into()));
-            }
-        } else if in_text || self.reads_as_word(run, &lower) {
-            self.push(Token::Word(run.into()));
-        } else {
-            for letter in run.chars() {
-                self.push(Token::Symbol(letter.to_string()));
-            }
-        }
-    }
-
-    fn reads_as_word(&self, run: &str, lower: &str) -> bool {
-        if run.len() == 1 {
-            return false;
-        }
-        let after_number = matches!(self.tokens.last(), Some(Token::Number(_) | Token::Word(_)));
-        if UNITS.contains(&lower) && (after_number || run.len() > 2) {
-            return true;
-        }
-        if run.len() == 2 {
-            return matches!(lower, "is" | "of" | "in" | "no" | "by" | "if" | "at")
-                && matches!(
-                    self.tokens.last(),
-                    None | Some(Token::Word(_) | Token::Symbol(_))
-                )
-                && run != "IN";
-        }
-        let vowels = lower.chars().any(|letter| "aeiouy".contains(letter));
-        let few_letters = run.len() <= 4
-            && (lower.chars().all(|letter| "abcd".contains(letter))
-                || lower.chars().all(|letter| "wxyz".contains(letter)));
-        let capitals = run.len() <= 4 && run.chars().all(|letter| letter.is_ascii_uppercase());
-        vowels && !few_letters && !capitals
-    }
-
-    fn command(&mut self, depth: usize) -> Result<(), LexError> {
+    pub(super) fn command(&mut self, depth: usize) -> Result<(), LexError> {
         self.at += 1;
         let Some(letter) = self.peek() else {
             return Ok(());
@@ -411,7 +229,7 @@ impl<'a> Lexer<'a> {
         self.named(name, depth)
     }
 
-    fn named(&mut self, name: &str, depth: usize) -> Result<(), LexError> {
+    pub(super) fn named(&mut self, name: &str, depth: usize) -> Result<(), LexError> {
         if TEXT_COMMANDS.contains(&name) {
             return self.text_group(name, depth);
         }
@@ -454,7 +272,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    fn text_group(&mut self, name: &str, depth: usize) -> Result<(), LexError> {
+    pub(super) fn text_group(&mut self, name: &str, depth: usize) -> Result<(), LexError> {
         let Some(content) = self.group() else {
             return if self.rest().trim_start().starts_with('{') {
                 Err(LexError::Unbalanced)
@@ -514,7 +332,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Takes a `{…}` group that starts here and gives its content.
-    fn group(&mut self) -> Option<&'a str> {
+    pub(super) fn group(&mut self) -> Option<&'a str> {
         let trimmed = self.rest().trim_start();
         let start = self.text.len() - trimmed.len();
         let end = closing_brace(self.text, start)?;
@@ -572,81 +390,4 @@ fn is_known(name: &str) -> bool {
         || SIGNS.iter().any(|(known, _)| *known == name)
         || SYMBOLS.iter().any(|(known, _)| *known == name)
         || FUNCTIONS.iter().any(|(known, _)| *known == name)
-}
-
-/// Bytes of a thousands separator at the start, whether it can be nothing else, whether it is a space.
-fn separator(rest: &str) -> (usize, bool, bool) {
-    for mark in ["{,}", ",\\! ", ",\\!", "\\!,\\!", "{,\\!}", ",\\,"] {
-        if rest.starts_with(mark) {
-            return (mark.len(), true, false);
-        }
-    }
-    if rest.starts_with(',') || rest.starts_with('，') {
-        return (
-            if rest.starts_with(',') {
-                1
-            } else {
-                '，'.len_utf8()
-            },
-            false,
-            false,
-        );
-    }
-    for mark in [" ", "\\ ", "\\,", "\u{a0}", "\u{202f}", "\u{2009}"] {
-        if rest.starts_with(mark) {
-            return (mark.len(), false, true);
-        }
-    }
-    (0, false, false)
-}
-
-const WORD_SIGNS: &[(&str, char)] = &[
-    ("and", '∧'),
-    ("or", '∨'),
-    ("percent", '%'),
-    ("pct", '%'),
-    ("degrees", '°'),
-    ("degree", '°'),
-    ("infinity", '∞'),
-    ("union", '∪'),
-];
-
-fn is_sign_like(letter: char) -> bool {
-    matches!(letter, 'º' | 'ª' | '²' | '³' | '¹')
-}
-
-fn is_greek(letter: char) -> bool {
-    ('\u{370}'..='\u{3ff}').contains(&letter) || matches!(letter, 'ℝ' | 'ℚ' | 'ℤ' | 'ℕ' | 'ℂ' | 'ℏ')
-}
-
-fn number_set(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "R" => "ℝ",
-        "Q" => "ℚ",
-        "Z" => "ℤ",
-        "N" => "ℕ",
-        "C" => "ℂ",
-        _ => return None,
-    })
-}
-
-fn superscript(letter: char) -> Option<char> {
-    "⁰¹²³⁴⁵⁶⁷⁸⁹"
-        .chars()
-        .zip('0'..='9')
-        .find(|(raised, _)| *raised == letter)
-        .map(|(_, digit)| digit)
-}
-
-fn vulgar_fraction(letter: char) -> Option<(&'static str, &'static str)> {
-    Some(match letter {
-        '½' => ("1", "2"),
-        '⅓' => ("1", "3"),
-        '⅔' => ("2", "3"),
-        '¼' => ("1", "4"),
-        '¾' => ("3", "4"),
-        '⅕' => ("1", "5"),
-        '⅛' => ("1", "8"),
-        _ => return None,
-    })
 }

@@ -5,15 +5,24 @@
 
 mod atoms;
 mod ball;
+mod brackets;
+mod call;
 mod compare;
 mod evaluate;
+mod exact;
+mod functions;
 mod lexer;
 mod modular;
+mod numeral;
 mod parser;
+mod product;
+mod region;
+mod relations;
 mod scalar;
 mod shape;
 mod tables;
 mod value;
+mod word;
 
 pub(crate) use lexer::closing_brace;
 

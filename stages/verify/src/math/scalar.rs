@@ -172,7 +172,7 @@ pub fn point(symbols: &[String], index: usize) -> Vec<(String, RBig)> {
                     let above = IBig::from(1 + state % 53);
                     let below = UBig::from(7 + (state >> 20) % 13);
                     let value = RBig::from_parts(above, below);
-                    if sign == 2 && (state >> 40) % 4 != 0 {
+                    if sign == 2 && !(state >> 40).is_multiple_of(4) {
                         -value
                     } else {
                         value
@@ -302,7 +302,7 @@ pub fn linear(node: &Node, budget: &Budget) -> Option<(RBig, RBig)> {
     let (zero, one, seven, back) = (at(0)?, at(1)?, at(7)?, at(-5)?);
     let slope = &one - &zero;
     let fits = |x: i64, value: &RBig| &slope * RBig::from(IBig::from(x)) + &zero == *value;
-    (slope != RBig::ZERO && fits(7, &seven) && fits(-5, &back)).then(|| (slope, zero))
+    (slope != RBig::ZERO && fits(7, &seven) && fits(-5, &back)).then_some((slope, zero))
 }
 
 /// Whether a rational is negative.
