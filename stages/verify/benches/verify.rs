@@ -1,4 +1,3 @@
-#![expect(missing_docs, reason = "the bench macros generate items")]
 //! Verifications per second on a mix of answers, one core.
 
 use stage_verify::{Extraction, cluster, math, stem};

@@ -79,23 +79,8 @@ pub(crate) fn last_formula(text: &str) -> Option<Extracted> {
             && previous != '_'
             && previous != '^'
         {
-            let start = if previous == '.'
-                && at >= 1
-                && !bytes
-                    .get(at.wrapping_sub(2))
-                    .is_some_and(u8::is_ascii_digit)
-            {
-                at - 1
-            } else {
-                at
-            };
-            let signed = start >= 1
-                && bytes[start - 1] == b'-'
-                && !bytes
-                    .get(start.wrapping_sub(2))
-                    .is_some_and(|before| before.is_ascii_alphanumeric() || *before == b')');
             let length = number_length(&text[at..]);
-            best = Some((start - usize::from(signed)..at + length, "number"));
+            best = Some((number_start(bytes, at, previous)..at + length, "number"));
             at += length;
             previous = '0';
             continue;
@@ -123,6 +108,16 @@ pub(crate) fn last_formula(text: &str) -> Option<Extracted> {
         weak: true,
         statement: None,
     })
+}
+
+/// Where a number begins whose first digit stands at `at`: at its point or its sign.
+fn number_start(bytes: &[u8], at: usize, previous: char) -> usize {
+    let before = |index: usize| index.checked_sub(1).and_then(|index| bytes.get(index));
+    let pointed = previous == '.' && !before(at - 1).is_some_and(u8::is_ascii_digit);
+    let start = at - usize::from(pointed);
+    let signed = before(start) == Some(&b'-')
+        && !before(start - 1).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b')');
+    start - usize::from(signed)
 }
 
 pub(crate) fn number_length(text: &str) -> usize {

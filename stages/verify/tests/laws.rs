@@ -182,7 +182,9 @@ proptest! {
             for (text, class) in group.iter().zip(classes) {
                 content[class].push(text.clone());
             }
-            content.iter_mut().for_each(|class| class.sort());
+            for class in &mut content {
+                class.sort();
+            }
             content.sort();
             content
         };

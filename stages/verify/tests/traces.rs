@@ -1,5 +1,11 @@
 //! Verdicts on recorded traces against the ones recorded beside them.
 
+#![expect(
+    clippy::print_stdout,
+    clippy::expect_used,
+    reason = "levels are printed, and a broken case file must stop the test"
+)]
+
 use serde_json::Value;
 use stage_verify::{Extraction, Verdict, math};
 use std::{collections::BTreeMap, fs, path::PathBuf};

@@ -64,6 +64,7 @@ pub struct Arithmetic {
     pub precision: usize,
 }
 
+#[expect(clippy::unused_self, reason = "all operations are called alike")]
 impl Arithmetic {
     fn rounding(self, value: &Float) -> f64 {
         magnitude(value) - self.precision as f64 + 1.0

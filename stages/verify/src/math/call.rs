@@ -64,19 +64,22 @@ impl Evaluator<'_> {
             ("gcd" | "lcm", Some(_)) => common(name, &values),
             ("min" | "max", _) => extreme(name == "max", &values),
             ("ln", None) => arithmetic.logarithm(first.only_real()?).map(real),
-            ("log", base) => {
-                let logarithm = arithmetic.logarithm(first.only_real()?)?;
-                let base = match base {
-                    Some(base) => base.only_real()?.clone(),
-                    None if self.decimal_log => Real::Exact(RBig::from(10u8)),
-                    None => return Ok(real(logarithm)),
-                };
-                let below = arithmetic.invert(&arithmetic.logarithm(&base)?)?;
-                Ok(real(arithmetic.multiply(&logarithm, &below)))
-            }
+            ("log", base) => self.logarithm(first, base),
             (_, None) => self.trigonometric(name, first),
             _ => Err(Failure::Unsupported),
         }
+    }
+
+    fn logarithm(&self, argument: &Number, base: Option<&Number>) -> Result<Number, Failure> {
+        let arithmetic = self.arithmetic;
+        let logarithm = arithmetic.logarithm(argument.only_real()?)?;
+        let base = match base {
+            Some(base) => base.only_real()?.clone(),
+            None if self.decimal_log => Real::Exact(RBig::from(10u8)),
+            None => return Ok(real(logarithm)),
+        };
+        let below = arithmetic.invert(&arithmetic.logarithm(&base)?)?;
+        Ok(real(arithmetic.multiply(&logarithm, &below)))
     }
 
     pub(super) fn trigonometric(&self, name: &str, argument: &Number) -> Result<Number, Failure> {

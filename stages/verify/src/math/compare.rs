@@ -61,6 +61,44 @@ pub(super) fn is_scalar(node: &Node) -> bool {
 fn directed(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
     match (a, b) {
         (Node::Text(x), _) => Some(text(x, b)),
+        (
+            Node::Percent(_) | Node::Degree(_) | Node::Based(..) | Node::Ratio(_) | Node::Time(..),
+            _,
+        ) => marked_number(a, b, budget, depth),
+        (Node::Matrix(x), Node::Matrix(y)) => Some(matrices(x, y, budget, depth)),
+        (Node::Matrix(rows), Node::Tuple(items)) => {
+            let cells: Vec<Node> = rows.iter().flatten().cloned().collect();
+            Some(
+                if rows.len() == 1 || rows.iter().all(|row| row.len() == 1) {
+                    ordered(&cells, items, budget, depth)
+                } else {
+                    SHAPE
+                },
+            )
+        }
+        (Node::Chain(..), _) => chain(a, b, budget, depth),
+        (Node::Tuple(x), Node::Tuple(y)) => Some(ordered(x, y, budget, depth)),
+        (Node::Tuple(x), Node::List(y, _)) => Some(tuple_and_list(x, y, budget, depth)),
+        (Node::Tuple(x), Node::Interval(low, high, false, false)) if x.len() == 2 => Some(ordered(
+            x,
+            &[(**low).clone(), (**high).clone()],
+            budget,
+            depth,
+        )),
+        (Node::Set(x), Node::Set(y)) => Some(unordered(&distinct(x), &distinct(y), budget, depth)),
+        (Node::Set(x), Node::List(y, _)) => {
+            Some(unordered(&distinct(x), &distinct(y), budget, depth))
+        }
+        (Node::List(x, _), Node::List(y, _)) => Some(lists(a, b, x, y, budget, depth)),
+        (Node::Interval(..) | Node::Union(_), _) => regions(a, b, budget, depth),
+        (Node::Set(x), _) if x.len() == 1 && is_scalar(b) => Some(same(&x[0], b, budget, depth)),
+        _ => None,
+    }
+}
+
+/// Percentages, angles, numerals with a base, ratios and times.
+fn marked_number(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
+    match (a, b) {
         (Node::Percent(x), Node::Percent(y)) | (Node::Degree(x), Node::Degree(y)) => {
             Some(same(x, y, budget, depth))
         }
@@ -101,33 +139,6 @@ fn directed(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome
                 Outcome::Different("time")
             })
         }
-        (Node::Matrix(x), Node::Matrix(y)) => Some(matrices(x, y, budget, depth)),
-        (Node::Matrix(rows), Node::Tuple(items)) => {
-            let cells: Vec<Node> = rows.iter().flatten().cloned().collect();
-            Some(
-                if rows.len() == 1 || rows.iter().all(|row| row.len() == 1) {
-                    ordered(&cells, items, budget, depth)
-                } else {
-                    SHAPE
-                },
-            )
-        }
-        (Node::Chain(..), _) => chain(a, b, budget, depth),
-        (Node::Tuple(x), Node::Tuple(y)) => Some(ordered(x, y, budget, depth)),
-        (Node::Tuple(x), Node::List(y, _)) => Some(tuple_and_list(x, y, budget, depth)),
-        (Node::Tuple(x), Node::Interval(low, high, false, false)) if x.len() == 2 => Some(ordered(
-            x,
-            &[(**low).clone(), (**high).clone()],
-            budget,
-            depth,
-        )),
-        (Node::Set(x), Node::Set(y)) => Some(unordered(&distinct(x), &distinct(y), budget, depth)),
-        (Node::Set(x), Node::List(y, _)) => {
-            Some(unordered(&distinct(x), &distinct(y), budget, depth))
-        }
-        (Node::List(x, _), Node::List(y, _)) => Some(lists(a, b, x, y, budget, depth)),
-        (Node::Interval(..) | Node::Union(_), _) => regions(a, b, budget, depth),
-        (Node::Set(x), _) if x.len() == 1 && is_scalar(b) => Some(same(&x[0], b, budget, depth)),
         _ => None,
     }
 }
@@ -192,13 +203,14 @@ fn ratios(x: &[Node], y: &[Node], budget: &Budget, depth: usize) -> Outcome {
 
 /// Different beats unknown beats equal.
 pub(super) fn worse(a: Outcome, b: Outcome) -> Outcome {
-    match (a, b) {
-        (Outcome::Different(_), _) => a,
-        (_, Outcome::Different(_)) | (Outcome::Equal(_), Outcome::Unknown(_)) => b,
+    let rank = |outcome: Outcome| match outcome {
+        Outcome::Different(_) => 3,
+        Outcome::Unknown(_) => 2,
         // the tier of the whole is that of its least simple part
-        (Outcome::Equal("normal_form" | "exact" | "ratio"), _) => b,
-        _ => a,
-    }
+        Outcome::Equal("normal_form" | "exact" | "ratio") => 0,
+        Outcome::Equal(_) => 1,
+    };
+    if rank(b) > rank(a) { b } else { a }
 }
 
 fn ordered(x: &[Node], y: &[Node], budget: &Budget, depth: usize) -> Outcome {

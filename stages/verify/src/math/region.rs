@@ -60,28 +60,7 @@ pub fn region(node: &Node, budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)
             Some((pieces, None))
         }
         Node::Chain(first, rest) => inequality(first, rest, budget),
-        Node::List(items, joint) if items.len() > 1 => {
-            let mut subject = None;
-            let mut regions = Vec::new();
-            for item in items {
-                let (pieces, about) = region(item, budget)?;
-                if about.is_none() && !matches!(item, Node::Interval(..))
-                    || (subject.is_some() && about.is_some() && subject != about)
-                {
-                    return None;
-                }
-                subject = subject.or(about);
-                regions.push(pieces);
-            }
-            if subject.is_none() && *joint != Joint::Or {
-                return None;
-            }
-            if *joint == Joint::Or {
-                Some((regions.into_iter().flatten().collect(), subject))
-            } else {
-                Some((vec![intersection(&regions)?], subject))
-            }
-        }
+        Node::List(items, joint) if items.len() > 1 => conditions(items, *joint, budget),
         _ => None,
     }
 }
@@ -201,4 +180,28 @@ fn half_line(
         },
     };
     Some((vec![piece], Some(subject)))
+}
+
+/// Several conditions on one quantity: all of them, or any of them.
+fn conditions(items: &[Node], joint: Joint, budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)> {
+    let mut subject = None;
+    let mut regions = Vec::new();
+    for item in items {
+        let (pieces, about) = region(item, budget)?;
+        if about.is_none() && !matches!(item, Node::Interval(..))
+            || (subject.is_some() && about.is_some() && subject != about)
+        {
+            return None;
+        }
+        subject = subject.or(about);
+        regions.push(pieces);
+    }
+    if subject.is_none() && joint != Joint::Or {
+        return None;
+    }
+    if joint == Joint::Or {
+        Some((regions.into_iter().flatten().collect(), subject))
+    } else {
+        Some((vec![intersection(&regions)?], subject))
+    }
 }

@@ -323,17 +323,19 @@ impl Node {
                 let _ = write!(text, "[{}]", listed(row));
                 text
             }),
-            Self::Chain(first, rest) => {
-                rest.iter()
-                    .fold(first.canonical(), |mut text, (sign, node)| {
-                        let _ = write!(text, " {} {}", sign.sign(), node.canonical());
-                        text
-                    })
-            }
+            Self::Chain(first, rest) => canonical_chain(first, rest),
             Self::Text(words) => format!("\"{}\"", words.to_lowercase()),
             Self::Ellipsis => "...".into(),
         }
     }
+}
+
+fn canonical_chain(first: &Node, rest: &[(Relation, Node)]) -> String {
+    rest.iter()
+        .fold(first.canonical(), |mut text, (sign, node)| {
+            let _ = write!(text, " {} {}", sign.sign(), node.canonical());
+            text
+        })
 }
 
 /// Symbols with a fixed meaning.
