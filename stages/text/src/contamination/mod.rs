@@ -227,21 +227,7 @@ impl ContaminationIndex {
 
     fn add_entries(&mut self) {
         let n = self.rules.ngram.get();
-        let parts = self.rules.parts;
-        let texts: Vec<(u32, Part, &str)> = (0..)
-            .zip(&self.items)
-            .flat_map(|(item, eval)| {
-                let question = (parts != Parts::Answer).then_some((
-                    item,
-                    Part::Question,
-                    eval.question.as_str(),
-                ));
-                let answer = eval.answer.as_deref().filter(|_| parts != Parts::Question);
-                question
-                    .into_iter()
-                    .chain(answer.map(|answer| (item, Part::Answer, answer)))
-            })
-            .collect();
+        let texts = texts(&self.items, self.rules.parts);
         let views: Vec<View> = texts
             .par_iter()
             .map(|(_, _, text)| View::new(text))
@@ -333,6 +319,21 @@ impl ContaminationIndex {
             }
         }
     }
+}
+
+/// The texts of all items that are looked for: item, part, text.
+fn texts(items: &[EvalItem], parts: Parts) -> Vec<(u32, Part, &str)> {
+    (0..)
+        .zip(items)
+        .flat_map(|(item, eval)| {
+            let question =
+                (parts != Parts::Answer).then_some((item, Part::Question, eval.question.as_str()));
+            let answer = eval.answer.as_deref().filter(|_| parts != Parts::Question);
+            question
+                .into_iter()
+                .chain(answer.map(|answer| (item, Part::Answer, answer)))
+        })
+        .collect()
 }
 
 /// Keys of all n-grams of a token sequence: numbers are masked, so that twins are found too, but where numbers
