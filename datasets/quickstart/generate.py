@@ -26,7 +26,7 @@ from templates import (
 )
 
 SEED = 20
-PROBLEMS = 319
+BARE, WORDS = 191, 11  # plain arithmetic and word problems, beside those that are planted
 HERE = Path(__file__).resolve().parent
 NEAR_DUPLICATE = 0.85  # planted near-duplicates lie above this 5-gram Jaccard similarity
 UNRELATED = 0.80  # all other pairs lie below this one, unless their numbers and answers differ
@@ -295,13 +295,17 @@ def build():
 
 
 def thinned(rows, planted):
-    """PROBLEMS rows: of the word problems, which this model hardly ever solves, the last ones are left out."""
+    """The first BARE and WORDS rows of the two sorts, and with them all that is planted and what it was made from."""
     needed = {id(row) for pairs in planted.values() for pair in pairs for row in pair[:2]}
-    spare = [id(row) for row, _ in rows if id(row) not in needed]
-    words = [id(row) for row, _ in rows if id(row) not in needed and row["family"].startswith("word")]
-    spare = [row for row in spare if row not in words] + words
-    dropped = set(spare[len(spare) - max(0, len(rows) - PROBLEMS) :])
-    return [(row, check) for row, check in rows if id(row) not in dropped]
+    left = {True: WORDS, False: BARE}
+    kept = []
+    for row, check in rows:
+        is_word = row["family"].startswith("word")
+        if id(row) not in needed:
+            left[is_word] -= 1
+        if id(row) in needed or left[is_word] >= 0:
+            kept.append((row, check))
+    return kept
 
 
 # -------------------------------------------------------------------------------- self-check

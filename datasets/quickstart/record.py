@@ -64,9 +64,14 @@ def key_of(record):
 
 
 def wanted():
-    """Every record that the recordings should hold, without its answer, in the order of the problems."""
+    """Every record that the recordings should hold, without its answer, in the order of the problems.
+
+    Planted copies of evaluation items are left out: they are rejected before the model is asked.
+    """
     identity, sampling, shots, count, _ = settings()
-    questions = dict.fromkeys(row["question"] for row in read_lines(HERE / "problems.jsonl"))
+    contaminated = set(json.loads((HERE / "planted.json").read_text(encoding="utf-8"))["contaminated"])
+    rows = read_lines(HERE / "problems.jsonl")
+    questions = dict.fromkeys(row["question"] for row in rows if row["id"] not in contaminated)
     return [
         {**identity, "messages": [*shots, {"role": "user", "content": question}], "sampling": sampling, "sample": sample}
         for question in questions
