@@ -284,6 +284,16 @@ impl<'a> Task<'a> {
         self.slices(None)
     }
 
+    /// The rows of this task's slices for a first look; they do not count as read.
+    ///
+    /// # Errors
+    /// When a file is damaged.
+    pub fn look_ahead(&self) -> Result<Batches<'a>, StageError> {
+        let mut batches = self.slices(None)?;
+        batches.reports = false;
+        Ok(batches)
+    }
+
     /// Like [`Task::batches`], with only some columns; columns that an input lacks come as typed nulls only if it is
     /// another input of the same port that has them, so name just what every input has.
     ///

@@ -16,6 +16,7 @@ pub mod records;
 pub mod run;
 pub mod share;
 pub mod store;
+pub mod try_out;
 pub mod work;
 
 pub use project::{Node, Project, Registry};

@@ -214,6 +214,35 @@ impl Runner<'_> {
         Err(StageError::Param(pipeline_core::ParamError::new("stage", message)))
     }
 
+    /// What the current versions of the stages before it give to a stage.
+    ///
+    /// # Errors
+    /// When one of them has no output yet.
+    pub fn inputs_as_they_are(&self, node: &Node) -> Result<BTreeMap<String, Vec<PortInput>>, StageError> {
+        port_inputs(self.project, node, &self.made_before(node)?)
+    }
+
+    /// The recipe of a stage over the current versions of the stages before it.
+    ///
+    /// # Errors
+    /// When one of them has no output yet, or a file is missing.
+    pub fn recipe_as_it_is(&self, node: &Node) -> Result<pipeline_core::Recipe, StageError> {
+        let made = self.made_before(node)?;
+        crate::decide::recipe(self.project, node, self.env, digests(self.project, node, &made))
+    }
+
+    fn made_before(&self, node: &Node) -> Result<BTreeMap<usize, Made>, StageError> {
+        let mut made = BTreeMap::new();
+        for stage in node.upstream() {
+            let before = &self.project.nodes[stage];
+            self.as_it_is(before, stage, &mut made);
+            if !made.contains_key(&stage) {
+                return Err(StageError::Alarm(format!("its input `{}` has no output yet; run it first", before.name)));
+            }
+        }
+        Ok(made)
+    }
+
     /// Takes the current version of a stage that is not selected.
     fn as_it_is(&self, node: &Node, index: usize, made: &mut BTreeMap<usize, Made>) {
         if let Some(version) = self.store.current(&node.name)
