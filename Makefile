@@ -1,0 +1,43 @@
+# The two commands of the README, and the gates of a change. Everything that they need is fetched by them: crates from
+# the registry, Python packages into a virtual environment in the user's cache.
+SHELL := /bin/bash
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pipeline
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+VENV := $(CACHE)/venv-$(shell sha256sum tests/python/requirements.txt | cut -c1-12)
+PIPELINE := $(CARGO_TARGET_DIR)/release/pipeline
+
+.PHONY: run build test python fmt lint docs deny ci check-generated bench
+
+run: build ## build the program, then run the quickstart from recorded answers
+	$(PIPELINE) run datasets/quickstart/dag.toml --offline
+
+build: ## the program, optimised
+	cargo build --release --locked --bin pipeline
+
+test: python check-generated ## every test
+	PIPELINE_PYTHON=$(VENV)/bin/python cargo test --workspace --locked
+
+python: $(VENV)/ready ## the Python packages that tests read results with
+
+$(VENV)/ready: tests/python/requirements.txt
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/python/requirements.txt
+	touch $@
+
+fmt:
+	cargo fmt --all --check
+
+lint:
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+docs:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+
+deny: ## licences of dependencies, where cargo-deny is installed
+	@if command -v cargo-deny >/dev/null; then cargo deny check licenses bans sources; \
+	else python3 tests/tools/licences.py; fi
+
+check-generated:
+	python3 datasets/quickstart/generate.py --check
+
+ci: fmt lint docs deny test run ## what must pass before a change lands
