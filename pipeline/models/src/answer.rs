@@ -69,7 +69,10 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
         });
     let split = split_reasoning(&text, separate.as_deref());
     let usage = body.usage.unwrap_or_default();
-    let tokens = choice.logprobs.map(Tokens::of).unwrap_or_default();
+    let tokens = choice
+        .logprobs
+        .map(|logprobs| Tokens::of(&logprobs))
+        .unwrap_or_default();
     let listed = choice
         .token_ids
         .and_then(|ids| ids.as_array()?.iter().map(token_id).collect());
@@ -146,7 +149,7 @@ struct Tokens {
 
 impl Tokens {
     /// Reads `content[]` with one object a token, or the older arrays side by side.
-    fn of(logprobs: Value) -> Self {
+    fn of(logprobs: &Value) -> Self {
         if let Some(content) = logprobs.get("content").and_then(Value::as_array) {
             return Self {
                 ids: content

@@ -64,14 +64,9 @@ pub struct ModelConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     /// A key in the file is refused; the field exists to say so clearly.
-    #[serde(
-        default,
-        skip_serializing,
-        deserialize_with = "refuse_key",
-        rename = "api_key"
-    )]
+    #[serde(default, skip_serializing, rename = "api_key")]
     #[schemars(skip)]
-    refused_key: (),
+    refused_key: RefusedKey,
     /// Price per million tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
@@ -92,14 +87,20 @@ pub struct ModelConfig {
     pub checkpoint: Option<String>,
 }
 
+/// Cannot be read from anything.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct RefusedKey;
+
 fn default_in_flight() -> NonZeroU32 {
     NonZeroU32::MIN.saturating_add(31)
 }
 
-fn refuse_key<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
-    Err(serde::de::Error::custom(
-        "`api_key` must not stand in the file: put the key into an environment variable and name it with `api_key_env`",
-    ))
+impl<'de> Deserialize<'de> for RefusedKey {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Err(serde::de::Error::custom(
+            "`api_key` must not stand in the file: put the key into an environment variable and name it with `api_key_env`",
+        ))
+    }
 }
 
 /// What a caller decides for all models of a run.
@@ -142,14 +143,14 @@ impl Default for Timing {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            idle: Duration::from_secs(300),
+            idle: Duration::from_mins(5),
             per_token: Duration::from_millis(100),
             attempts: 5,
             backoff: Duration::from_millis(500),
             most_backoff: Duration::from_secs(30),
-            patience: Duration::from_secs(1800),
+            patience: Duration::from_mins(30),
             breaker: 10,
-            grace: Duration::from_secs(60),
+            grace: Duration::from_mins(1),
         }
     }
 }

@@ -120,6 +120,10 @@ pub enum Note {
 /// Follows a pass. Called from the thread that called [`Model::ensure`].
 pub trait Progress {
     /// Name of the stage that asks: a label in the call store, never part of a key.
+    #[expect(
+        clippy::unnecessary_literal_bound,
+        reason = "implementations return what they hold"
+    )]
     fn stage(&self) -> &str {
         ""
     }

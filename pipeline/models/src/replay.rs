@@ -66,15 +66,17 @@ impl Known {
             },
         })
     }
+}
 
+impl Source {
     /// Counts a known answer.
-    pub(crate) fn count(&self, source: Source, counts: &mut Ensured) {
-        match source {
-            Source::Store(kind) => {
+    pub(crate) fn count(self, counts: &mut Ensured) {
+        match self {
+            Self::Store(kind) => {
                 counts.from_store += 1;
                 counts.row_errors += u64::from(kind == Kind::RowError);
             }
-            Source::Recordings => counts.from_recordings += 1,
+            Self::Recordings => counts.from_recordings += 1,
         }
     }
 }
@@ -111,12 +113,11 @@ impl Model for Replay {
                 return Err(ModelError::Cancelled);
             }
             let key = CallKey::of(&self.known.id, &request);
-            match self.known.find(&key, &request)? {
-                Some(source) => self.known.count(source, &mut counts),
-                None => {
-                    missing += 1;
-                    first.get_or_insert_with(|| describe(&key, &request));
-                }
+            if let Some(source) = self.known.find(&key, &request)? {
+                source.count(&mut counts);
+            } else {
+                missing += 1;
+                first.get_or_insert_with(|| describe(&key, &request));
             }
             if (counts.seen() + missing).is_multiple_of(UPDATE_EVERY) {
                 progress.update(&counts);

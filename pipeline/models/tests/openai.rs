@@ -1,8 +1,15 @@
 //! The client against a scripted server: what goes wrong delays rows or names them, and never loses one.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod scripted;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -38,7 +45,7 @@ impl Setup {
             timing: Timing {
                 backoff: Duration::from_millis(1),
                 grace: Duration::ZERO,
-                idle: Duration::from_secs(60),
+                idle: Duration::from_mins(1),
                 per_token: Duration::ZERO,
                 ..Timing::default()
             },
@@ -46,7 +53,7 @@ impl Setup {
         }
     }
 
-    fn with(mut self, key: &'static str, value: impl ToString) -> Self {
+    fn with(mut self, key: &'static str, value: impl Display) -> Self {
         self.keys.insert(key, value.to_string());
         self
     }
@@ -56,12 +63,12 @@ impl Setup {
     }
 
     fn try_open(&self) -> Result<Arc<dyn Model>, ModelError> {
-        let text: String = self
+        let lines: Vec<String> = self
             .keys
             .iter()
-            .map(|(key, value)| format!("{key} = {value}\n"))
+            .map(|(key, value)| format!("{key} = {value}"))
             .collect();
-        let config: ModelConfig = toml::from_str(&text).unwrap();
+        let config: ModelConfig = toml::from_str(&lines.join("\n")).unwrap();
         let options = OpenOptions {
             offline: self.offline,
             budget: Arc::new(Budget::new(self.budget)),
@@ -83,6 +90,24 @@ impl Setup {
 
     fn calls(&self) -> usize {
         self.store().len()
+    }
+}
+
+/// Keeps what is told.
+struct Notes(Mutex<Vec<Note>>);
+impl Progress for Notes {
+    fn note(&self, note: &Note) {
+        self.0.lock().unwrap().push(note.clone());
+    }
+}
+
+/// Measures how many requests were read beyond those that were answered.
+struct Window<'a>(&'a AtomicUsize, Arc<AtomicUsize>);
+impl Progress for Window<'_> {
+    fn update(&self, counts: &Ensured) {
+        let ahead = self.0.load(Ordering::SeqCst) as u64 - counts.seen();
+        self.1
+            .fetch_max(usize::try_from(ahead).unwrap(), Ordering::SeqCst);
     }
 }
 
@@ -185,12 +210,6 @@ fn a_wait_asked_for_is_told_and_kept() {
             echo(seen)
         }
     });
-    struct Notes(Mutex<Vec<Note>>);
-    impl Progress for Notes {
-        fn note(&self, note: &Note) {
-            self.0.lock().unwrap().push(note.clone());
-        }
-    }
     let notes = Notes(Mutex::default());
     let model = Setup::new(&server.url).open();
     let counts = model
@@ -536,14 +555,6 @@ fn requests_are_read_only_as_room_becomes_free() {
     let read_when_first_answered = Arc::new(AtomicUsize::new(0));
     let server = Server::start(echo);
     let model = Setup::new(&server.url).with("max_in_flight", 4).open();
-    struct Window<'a>(&'a AtomicUsize, Arc<AtomicUsize>);
-    impl Progress for Window<'_> {
-        fn update(&self, counts: &Ensured) {
-            let ahead = self.0.load(Ordering::SeqCst) as u64 - counts.seen();
-            self.1
-                .fetch_max(usize::try_from(ahead).unwrap(), Ordering::SeqCst);
-        }
-    }
     let mut requests = requests(500).into_iter().inspect(|_| {
         read.fetch_add(1, Ordering::SeqCst);
     });

@@ -68,7 +68,9 @@ impl Server {
         }
         let body = match wire::body(&self.id.model, request) {
             Ok(body) => body,
-            Err(message) => return self.keep_row_error(pass, key, request, "bad_request", message),
+            Err(message) => {
+                return self.keep_row_error(pass, key, request, "bad_request", &message);
+            }
         };
         let mut failures = 0;
         let mut attempt = 0;

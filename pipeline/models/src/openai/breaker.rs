@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_server_never_reached_is_given_up_soon_and_a_restart_is_survived() {
         let now = Instant::now();
-        let breaker = Breaker::new(3, Duration::from_secs(60));
+        let breaker = Breaker::new(3, Duration::from_mins(1));
         assert_eq!(
             [breaker.lost(now), breaker.lost(now), breaker.lost(now)],
             [None, None, Some(3)]
@@ -101,7 +101,7 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(breaker.lost(now + Duration::from_secs(59)), None);
         }
-        assert_eq!(breaker.lost(now + Duration::from_secs(60)), Some(11));
+        assert_eq!(breaker.lost(now + Duration::from_mins(1)), Some(11));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::secret::Secret;
 
 const AGENT: &str = concat!("pipeline/", env!("CARGO_PKG_VERSION"));
 const IDLE_CONNECTION: Duration = Duration::from_secs(90);
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
+const KEEP_ALIVE: Duration = Duration::from_mins(1);
 /// Files that the rest of the program may have open.
 const OTHER_FILES: u64 = 512;
 

@@ -61,7 +61,7 @@ impl Server {
             }
             Meaning::Again(message) => Ok(Step::Failed(self.redact(&message))),
             Meaning::RowError { code, message } => Ok(Step::Done(
-                self.keep_row_error(pass, key, request, code, message),
+                self.keep_row_error(pass, key, request, code, &message),
             )),
             Meaning::KeyRefused(message) => stop(ModelError::KeyRefused {
                 model: self.name.clone(),
@@ -76,7 +76,7 @@ impl Server {
                     key,
                     request,
                     "bad_request",
-                    message,
+                    &message,
                 ))),
                 Ok(false) => Ok(Step::Done(Outcome::Transient(
                     key,
@@ -140,11 +140,11 @@ impl Server {
         key: CallKey,
         request: &Request,
         code: &str,
-        message: String,
+        message: &str,
     ) -> Outcome {
         let reply = Reply::RowError {
             code: code.to_owned(),
-            message: self.redact(&message),
+            message: self.redact(message),
         };
         match self.append(pass, &key, request, reply, Duration::ZERO) {
             Ok(()) => Outcome::RowError,

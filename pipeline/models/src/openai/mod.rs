@@ -174,7 +174,7 @@ impl OpenAi {
             };
             let key = CallKey::of(&self.known.id, &request);
             match self.known.find(&key, &request) {
-                Ok(Some(source)) => self.known.count(source, &mut following.counts),
+                Ok(Some(source)) => source.count(&mut following.counts),
                 Ok(None) => {
                     self.spawn(pass, key, request);
                     following.in_flight += 1;
@@ -206,7 +206,6 @@ impl Model for OpenAi {
             in_flight: 0,
             inbox,
             progress,
-            model: &self.known,
         };
         let mut has_more = true;
         loop {
@@ -248,7 +247,6 @@ struct Following<'a> {
     in_flight: usize,
     inbox: Receiver<Event>,
     progress: &'a dyn Progress,
-    model: &'a Known,
 }
 
 impl Following<'_> {
@@ -273,7 +271,7 @@ impl Following<'_> {
         self.in_flight -= 1;
         match outcome {
             Outcome::Stopped => {}
-            Outcome::Known(kind) => self.model.count(Source::Store(kind), &mut self.counts),
+            Outcome::Known(kind) => Source::Store(kind).count(&mut self.counts),
             Outcome::RowError => {
                 self.counts.asked += 1;
                 self.counts.row_errors += 1;

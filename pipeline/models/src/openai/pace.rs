@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-const MOST_WAIT: Duration = Duration::from_secs(60);
+const MOST_WAIT: Duration = Duration::from_mins(1);
 const MOST_SPREAD: Duration = Duration::from_secs(2);
 /// Rates may be used ahead by this much, so that a pause does not waste them.
 const BURST: Duration = Duration::from_secs(1);
@@ -108,7 +108,7 @@ pub(super) struct Taken {
 
 impl Pace {
     pub(super) fn new(requests: Option<u32>, tokens: Option<u32>, now: Instant) -> Self {
-        let interval = |rate: u32| Duration::from_secs(60).div_f64(f64::from(rate.max(1)));
+        let interval = |rate: u32| Duration::from_mins(1).div_f64(f64::from(rate.max(1)));
         Self {
             a_request: requests.map(interval),
             a_token: tokens.map(interval),
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PATIENCE: Duration = Duration::from_secs(900);
+    const PATIENCE: Duration = Duration::from_mins(15);
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]

@@ -66,10 +66,10 @@ impl Index {
     /// Takes the record of a key away; the next of its doubles takes its place.
     pub(super) fn remove(&mut self, key: &CallKey) -> Option<Place> {
         let removed = self.calls.remove(key)?;
-        if let Some(mut places) = self.doubles.remove(key) {
-            if !places.is_empty() {
-                self.calls.insert(*key, places.remove(0));
-                self.doubles.insert(*key, places);
+        if let Some(places) = self.doubles.get_mut(key) {
+            self.calls.insert(*key, places.remove(0));
+            if places.is_empty() {
+                self.doubles.remove(key);
             }
         }
         Some(removed)

@@ -300,7 +300,7 @@ impl CallStore {
             };
             match self
                 .handle(place.file, &path)
-                .and_then(|file| record::read_payload(&*file, key, place))
+                .and_then(|file| record::read_payload(&file, key, place))
             {
                 Ok(Some(payload)) => return Ok(Some(payload)),
                 Ok(None) => {}

@@ -13,7 +13,7 @@ use super::EXTENSION;
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 const SYNC_BYTES: u64 = 64 << 20;
 /// A marker older than this is left over from a process on another machine that was killed.
-const STALE: Duration = Duration::from_secs(24 * 3600);
+const STALE: Duration = Duration::from_hours(24);
 const MARKER: &str = "open";
 
 static BEGUN: AtomicU32 = AtomicU32::new(0);

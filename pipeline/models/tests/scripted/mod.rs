@@ -1,11 +1,5 @@
 //! A model server that follows a script, on loopback: what a real one does when things go wrong.
 
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test file uses a part"
-)]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -95,7 +89,7 @@ impl Server {
                     break;
                 }
                 let shared = Arc::clone(&shared);
-                std::thread::spawn(move || shared.serve(stream));
+                std::thread::spawn(move || shared.serve(&stream));
             }
         });
         Self { url, state }
@@ -127,7 +121,7 @@ impl Drop for Server {
 
 impl State {
     /// Serves one connection until it is closed.
-    fn serve(&self, stream: TcpStream) {
+    fn serve(&self, stream: &TcpStream) {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         while let Some(seen) = self.read(&mut reader) {
             let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
@@ -135,7 +129,7 @@ impl State {
             let reply = (self.script)(&seen);
             // Before the reply is written: the client may send the next one as soon as it has read this.
             self.in_flight.fetch_sub(1, Ordering::SeqCst);
-            if !self.reply(&stream, reply) {
+            if !self.reply(stream, reply) {
                 break;
             }
         }
@@ -177,7 +171,7 @@ impl State {
                     body.len()
                 );
                 for (name, value) in headers {
-                    text.push_str(&format!("{name}: {value}\r\n"));
+                    text.extend([name, ": ", &value, "\r\n"]);
                 }
                 text.push_str("\r\n");
                 text.push_str(&body);
