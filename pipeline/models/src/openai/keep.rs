@@ -40,25 +40,7 @@ impl Server {
                 &answer,
                 (place, taken),
             ))),
-            Meaning::Wait(asked) => {
-                match self
-                    .cool
-                    .refused(Instant::now(), asked, self.timing.patience)
-                {
-                    Ok(Some(wait)) => {
-                        pass.note(Note::RateLimited {
-                            wait_seconds: wait.as_secs(),
-                        });
-                        Ok(Step::Wait)
-                    }
-                    Ok(None) => Ok(Step::Wait),
-                    Err(impatient) => stop(ModelError::RateLimited {
-                        model: self.name.clone(),
-                        host: self.host.clone(),
-                        wait_seconds: impatient.wait.as_secs(),
-                    }),
-                }
-            }
+            Meaning::Wait(asked) => self.wait(pass, asked),
             Meaning::Again(message) => Ok(Step::Failed(self.redact(&message))),
             Meaning::RowError { code, message } => Ok(Step::Done(
                 self.keep_row_error(pass, key, request, code, &message),
@@ -84,6 +66,32 @@ impl Server {
                 ))),
                 Err(_) => stop(self.refused(status, &message)),
             },
+        }
+    }
+
+    /// Begins or lengthens the shared wait, unless patience is at its end.
+    fn wait(&self, pass: &Pass, asked: Option<Duration>) -> Result<Step, Stopped> {
+        match self
+            .cool
+            .refused(Instant::now(), asked, self.timing.patience)
+        {
+            Ok(started) => {
+                if let Some(wait) = started {
+                    pass.note(Note::RateLimited {
+                        wait_seconds: wait.as_secs(),
+                    });
+                }
+                Ok(Step::Wait)
+            }
+            Err(impatient) => {
+                let error = ModelError::RateLimited {
+                    model: self.name.clone(),
+                    host: self.host.clone(),
+                    wait_seconds: impatient.wait.as_secs(),
+                };
+                pass.fail(error, Stop::Drain);
+                Err(Stopped)
+            }
         }
     }
 
