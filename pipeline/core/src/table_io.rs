@@ -77,16 +77,18 @@ impl TableFile {
     pub fn read(&self, first: u64, rows: u64, columns: Option<&[&str]>) -> Result<TableReader, StageError> {
         let file = File::open(&self.path).map_err(StageError::io("open", &self.path))?;
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
+        let mut wanted = None;
         if let Some(names) = columns {
             let roots = names
                 .iter()
                 .map(|name| self.schema().index_of(name).map_err(|_| StageError::column(*name, "is not in the input")))
                 .collect::<Result<Vec<_>, _>>()?;
             let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
-            builder = builder.with_projection(mask);
+            builder = builder.with_projection(mask.clone());
+            wanted = Some(mask);
         }
         let (groups, skip) = self.groups_of(first, rows);
-        let batch_rows = self.batch_rows(&groups, columns.is_some());
+        let batch_rows = self.batch_rows(&groups, wanted.as_ref());
         let reader = builder
             .with_row_groups(groups)
             .with_offset(usize::try_from(skip).unwrap_or(usize::MAX))
@@ -113,19 +115,19 @@ impl TableFile {
         (groups, skip)
     }
 
-    /// Rows a batch, so that a batch of long texts stays small.
-    fn batch_rows(&self, groups: &[usize], projected: bool) -> usize {
-        if projected {
-            return 8192;
-        }
+    /// Rows a batch, so that a batch of long texts stays small; columns that are not read do not count.
+    fn batch_rows(&self, groups: &[usize], wanted: Option<&ProjectionMask>) -> usize {
         let groups = groups.iter().map(|index| self.metadata.metadata().row_group(*index));
         let (mut bytes, mut rows) = (0_u64, 0_u64);
         for group in groups {
-            bytes += u64::try_from(group.total_byte_size()).unwrap_or(0);
+            let is_wanted = |leaf: usize| wanted.is_none_or(|wanted| wanted.leaf_included(leaf));
+            let leaves = group.columns().iter().enumerate().filter(|(leaf, _)| is_wanted(*leaf));
+            bytes += leaves.map(|(_, leaf)| u64::try_from(leaf.uncompressed_size()).unwrap_or(0)).sum::<u64>();
             rows += u64::try_from(group.num_rows()).unwrap_or(0);
         }
         let average = bytes / rows.max(1);
-        usize::try_from((BATCH_BYTES / average.max(1)).clamp(16, 2048)).unwrap_or(2048)
+        let most = if wanted.is_some() { 8192 } else { 2048 };
+        usize::try_from((BATCH_BYTES / average.max(1)).clamp(16, most)).unwrap_or(2048)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, RecordBatch, StringViewBuilder, UInt64Array};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use schemas::rejects;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -195,13 +195,9 @@ impl<'a> Task<'a> {
             let path = setup.folder.join(format!("{name}.parquet"));
             writers.insert(name.to_owned(), TableWriter::create(&path, schema)?);
         }
-        let from = setup.rows_port.and_then(|port| setup.inputs.get(port)).and_then(|inputs| inputs.first());
-        let rejects_schema = match (from, setup.outputs.first()) {
-            (Some(input), _) => Some(rejects::schema(&input.schema)),
-            (None, Some(output)) => Some(rejects::schema(&output.rows.schema)),
-            (None, None) => None,
-        };
-        let rejects_schema = rejects_schema.filter(|_| setup.step.schema.is_none());
+        let inputs = setup.rows_port.and_then(|port| setup.inputs.get(port)).and_then(|inputs| all_columns(inputs));
+        let from = inputs.or_else(|| setup.outputs.first().map(|output| Arc::clone(&output.rows.schema)));
+        let rejects_schema = from.filter(|_| setup.step.schema.is_none()).map(|schema| rejects::schema(&schema));
         Ok(Self {
             setup,
             writers,
@@ -578,6 +574,18 @@ impl<'a> Task<'a> {
         }
         Ok(sizes)
     }
+}
+
+/// The columns of all inputs of a port: those of the first, then what the others add.
+fn all_columns(inputs: &[PortInput]) -> Option<SchemaRef> {
+    let (first, others) = inputs.split_first()?;
+    let mut fields: Vec<Arc<Field>> = first.schema.fields().iter().cloned().collect();
+    for field in others.iter().flat_map(|other| other.schema.fields()) {
+        if !fields.iter().any(|present| present.name() == field.name()) {
+            fields.push(Arc::clone(field));
+        }
+    }
+    Some(Arc::new(Schema::new(fields)))
 }
 
 struct Piece<'a> {
