@@ -1,0 +1,313 @@
+//! Arguments of the program.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// From a few thousand trusted problems to a dataset that a small model learns to reason from.
+#[derive(Debug, Parser)]
+#[command(name = "pipeline", version, arg_required_else_help = true, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run what is stale
+    Run(Run),
+    /// Say what would run and why; runs nothing
+    Plan(Plan),
+    /// Check the whole graph: kinds, keys, columns of every edge, files, models
+    Check(Check),
+    /// Say what state each stage is in
+    Status(Status),
+    /// Run a few rows through one stage and show them; commits nothing
+    Try(Try),
+    /// Show rows of a stage
+    Show(Show),
+    /// Write a stage's output as a dataset that trainers read
+    Export(Export),
+    /// Document the kinds of stages and their parameters
+    Kinds(Kinds),
+    /// Judge one answer and give the reason
+    Verify(Verify),
+    /// Say what the call store holds, or prune it
+    Calls(Calls),
+    /// Remove versions that no link points to
+    Clean(Clean),
+    /// Work on the tasks of one version; for executors
+    Worker(Worker),
+}
+
+/// Where a project is and where its results go.
+#[derive(Debug, Args)]
+pub struct Project {
+    /// The dag file
+    pub dag: PathBuf,
+    /// Folder of results, instead of `out` beside the dag file
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Folder of the call store, instead of `calls` in the folder of results
+    #[arg(long, value_name = "DIR")]
+    pub calls: Option<PathBuf>,
+    /// Use only the first N rows of each import that feeds no evaluation port; results go to `out/try`
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Most rows of a task's slice
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub shard_rows: Option<u64>,
+}
+
+/// Which stages.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// These stages and all that they need; all when none is named
+    pub stages: Vec<String>,
+    /// This stage alone, on inputs as they are
+    #[arg(long, value_name = "STAGE", conflicts_with_all = ["stages", "from", "until"])]
+    pub only: Option<String>,
+    /// This stage and all after it, on inputs as they are
+    #[arg(long, value_name = "STAGE", conflicts_with_all = ["stages", "until"])]
+    pub from: Option<String>,
+    /// This stage and all that it needs
+    #[arg(long, value_name = "STAGE")]
+    pub until: Option<String>,
+    /// This stage even if it is fresh; may be given several times
+    #[arg(long, value_name = "STAGE")]
+    pub force: Vec<String>,
+    /// Ask again for rows that failed for passing reasons
+    #[arg(long)]
+    pub retry_errors: bool,
+}
+
+/// `pipeline run`
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Where.
+    #[command(flatten)]
+    pub project: Project,
+    /// Which stages.
+    #[command(flatten)]
+    pub which: Which,
+    /// Threads; results do not depend on it
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub jobs: Option<u64>,
+    /// Use recorded answers only
+    #[arg(long)]
+    pub offline: bool,
+    /// Form of the log on stderr
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One event a line.
+    Json,
+}
+
+/// `pipeline plan`
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// Where.
+    #[command(flatten)]
+    pub project: Project,
+    /// Which stages.
+    #[command(flatten)]
+    pub which: Which,
+    /// End with code 5 when something is stale
+    #[arg(long)]
+    pub check: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pipeline check`
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Where.
+    #[command(flatten)]
+    pub project: Project,
+}
+
+/// `pipeline status`
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Where.
+    #[command(flatten)]
+    pub project: Project,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pipeline try`
+#[derive(Debug, Args)]
+pub struct Try {
+    /// Where.
+    #[command(flatten)]
+    pub project: Project,
+    /// The stage
+    pub stage: String,
+    /// Rows to run
+    #[arg(short = 'n', long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows: u64,
+    /// Use recorded answers only
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// `pipeline show`
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Where.
+    #[command(flatten)]
+    pub project: Project,
+    /// The stage, or `STAGE.OUTPUT` for a further output
+    pub stage: String,
+    /// Rows to show
+    #[arg(short = 'n', long, default_value_t = 10)]
+    pub rows: usize,
+    /// Show the rows that fell out
+    #[arg(long)]
+    pub rejects: bool,
+    /// Show rows for which this SQL condition holds
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub condition: Option<String>,
+    /// Count nulls, distinct values and ranges of each column
+    #[arg(long)]
+    pub stats: bool,
+    /// One JSON object a row, nulls included
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pipeline export`
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Where.
+    #[command(flatten)]
+    pub project: Project,
+    /// The stage
+    pub stage: String,
+    /// Folder to write to
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+    /// Form of the rows
+    #[arg(long, value_enum, default_value_t = ExportFormat::Messages)]
+    pub format: ExportFormat,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Form of exported rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// A column `messages` with the whole conversation.
+    Messages,
+    /// Columns `prompt` and `completion`.
+    PromptCompletion,
+    /// The table as it is.
+    Parquet,
+}
+
+/// `pipeline kinds`
+#[derive(Debug, Args)]
+pub struct Kinds {
+    /// One kind with its parameters
+    pub kind: Option<String>,
+    /// The JSON schema of the parameters
+    #[arg(long)]
+    pub json: bool,
+    /// All kinds as the Markdown page of the documentation
+    #[arg(long, conflicts_with_all = ["kind", "json"])]
+    pub markdown: bool,
+}
+
+/// `pipeline verify`
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Domain: math, stem
+    #[arg(long, default_value = "math")]
+    pub domain: String,
+    /// The label
+    #[arg(long, allow_hyphen_values = true)]
+    pub label: String,
+    /// The answer: a whole response, or a bare answer with `--extraction lenient`
+    #[arg(long, allow_hyphen_values = true)]
+    pub answer: String,
+    /// Options of a multiple-choice problem
+    #[arg(long, num_args = 1..)]
+    pub options: Vec<String>,
+    /// Which answers count
+    #[arg(long, value_enum, default_value_t = Extraction::Strict)]
+    pub extraction: Extraction,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which answers count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Extraction {
+    /// A marked final answer.
+    Strict,
+    /// Else the last formula or number.
+    Lenient,
+}
+
+/// `pipeline calls`
+#[derive(Debug, Args)]
+pub struct Calls {
+    /// Folder of the call store
+    #[arg(default_value = "out/calls")]
+    pub folder: PathBuf,
+    /// Remove calls of this model
+    #[arg(long, value_name = "MODEL")]
+    pub prune_model: Option<String>,
+    /// Remove calls older than this many days
+    #[arg(long, value_name = "DAYS")]
+    pub prune_older: Option<u64>,
+    /// Remove what was named, instead of only saying how much it is
+    #[arg(long)]
+    pub yes: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pipeline clean`
+#[derive(Debug, Args)]
+pub struct Clean {
+    /// Where.
+    #[command(flatten)]
+    pub project: Project,
+    /// Remove without asking
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// `pipeline worker`
+#[derive(Debug, Args)]
+pub struct Worker {
+    /// Folder of the version, with its `plan.json`
+    #[arg(long, value_name = "DIR")]
+    pub stage_dir: PathBuf,
+    /// Threads
+    #[arg(long, short, default_value_t = 1)]
+    pub jobs: u64,
+    /// Use recorded answers only
+    #[arg(long)]
+    pub offline: bool,
+}

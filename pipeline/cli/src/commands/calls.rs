@@ -1,0 +1,74 @@
+//! `pipeline calls`: what the call store holds, by model and stage; and pruning.
+
+use pipeline_engine::record::grouped;
+use pipeline_models::{CallStore, ModelError, Prune};
+use serde_json::json;
+
+use crate::args::Calls;
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::text::{bytes, now_ms};
+
+fn failed(error: ModelError) -> Failure {
+    Failure::stage(error.to_string())
+}
+
+/// Runs the command.
+pub fn calls(arguments: &Calls) -> Result<Exit, Failure> {
+    if !arguments.folder.is_dir() {
+        let message = format!("`{}` is no folder; name the call store, such as `out/calls`", arguments.folder.display());
+        return Err(Failure::usage(message));
+    }
+    let store = CallStore::open(&arguments.folder).map_err(failed)?;
+    if arguments.prune_model.is_some() || arguments.prune_older.is_some() {
+        return prune(arguments, &store);
+    }
+    let summary = store.summary().map_err(failed)?;
+    if arguments.json {
+        let calls = summary.iter().map(|part| {
+            json!({
+                "model": part.model.clone(), "stage": part.stage, "calls": part.calls, "bytes": part.bytes,
+                "prompt_tokens": part.prompt_tokens, "completion_tokens": part.completion_tokens,
+                "row_errors": part.row_errors,
+            })
+        });
+        output::json(&json!({ "calls": calls.collect::<Vec<_>>() }));
+        return Ok(Exit::Done);
+    }
+    let rows = summary.iter().map(|part| {
+        vec![
+            part.model.clone(),
+            part.stage.clone(),
+            grouped(part.calls),
+            bytes(part.bytes),
+            grouped(part.prompt_tokens),
+            grouped(part.completion_tokens),
+            String::new(),
+        ]
+    });
+    output::line(output::table(&["model", "stage", "calls", "bytes", "prompt tokens", "answer tokens", ""], rows.collect(), 2));
+    Ok(Exit::Done)
+}
+
+fn prune(arguments: &Calls, store: &CallStore) -> Result<Exit, Failure> {
+    const DAY_MS: u64 = 86_400_000;
+    let before_ms = arguments.prune_older.map(|days| now_ms().saturating_sub(days.saturating_mul(DAY_MS)));
+    let what = Prune { before_ms, model: arguments.prune_model.as_deref(), keep: None, dry_run: !arguments.yes };
+    let pruned = store.prune(&what).map_err(failed)?;
+    if arguments.json {
+        let in_use: Vec<String> = pruned.in_use.iter().map(|path| path.display().to_string()).collect();
+        output::json(&json!({
+            "removed": arguments.yes, "calls": pruned.calls, "bytes": pruned.bytes, "kept": pruned.kept, "in_use": in_use,
+        }));
+        return Ok(Exit::Done);
+    }
+    let verb = if arguments.yes { "removed" } else { "would remove" };
+    output::line(format!("{verb} {} calls, {}; {} stay", grouped(pruned.calls), bytes(pruned.bytes), grouped(pruned.kept)));
+    for path in &pruned.in_use {
+        output::note(format!("`{}` is being written to and was left alone", path.display()));
+    }
+    if !arguments.yes {
+        output::note("say `--yes` to remove them");
+    }
+    Ok(Exit::Done)
+}

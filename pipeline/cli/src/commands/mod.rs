@@ -1,0 +1,13 @@
+//! One file a command.
+
+pub mod calls;
+pub mod clean;
+pub mod export;
+pub mod kinds;
+pub mod plan;
+pub mod run;
+pub mod show;
+pub mod status;
+pub mod try_out;
+pub mod verify;
+pub mod worker;

@@ -1,0 +1,115 @@
+//! Kills at any moment, and two processes at once: one result, and nothing asked twice but what was in flight.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{Project, ended};
+use crate::sums;
+
+const ARGUMENTS: [&str; 3] = ["--json", "--shard-rows", "5"];
+const PROBLEMS: u64 = 30;
+/// `max_in_flight` of the project.
+const IN_FLIGHT: u64 = 4;
+const DELAY: Duration = Duration::from_millis(4);
+
+/// Bytes of every stage after a run that nothing disturbed, and how long it took.
+fn undisturbed() -> (Vec<(String, std::collections::BTreeMap<String, Vec<u8>>)>, Duration) {
+    let (project, server) = sums::project(PROBLEMS, DELAY);
+    let begun = Instant::now();
+    project.call("run", &ARGUMENTS).ok();
+    let took = begun.elapsed();
+    assert_eq!(server.repeated(), 0);
+    (all_bytes(&project), took)
+}
+
+fn all_bytes(project: &Project) -> Vec<(String, std::collections::BTreeMap<String, Vec<u8>>)> {
+    project.digests().into_keys().map(|stage| (stage.clone(), project.bytes_of(&stage))).collect()
+}
+
+#[test]
+fn a_kill_at_any_moment_costs_only_what_was_in_flight() {
+    let (expected, took) = undisturbed();
+    assert_eq!(expected.len(), 8);
+    // a linear congruential generator: the moments are the same in every run of the test
+    let mut state = 20_261_130_u64;
+    let mut interrupted = 0;
+    for _ in 0..30 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let moment = took.mul_f64((state >> 11) as f64 / (1_u64 << 53) as f64);
+        let (project, server) = sums::project(PROBLEMS, DELAY);
+        let mut child = project.start("run", &ARGUMENTS);
+        std::thread::sleep(moment);
+        interrupted += u32::from(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let rerun = project.call("run", &ARGUMENTS).ok();
+        assert!(!rerun.states().values().any(|state| state == "failed"));
+        assert!(all_bytes(&project) == expected, "other bytes after a kill at {moment:?}");
+        assert!(server.repeated() <= IN_FLIGHT, "{} repeated after a kill at {moment:?}", server.repeated());
+    }
+    assert!(interrupted >= 15, "only {interrupted} runs were killed before their end");
+}
+
+#[test]
+fn two_runs_at_once_both_end_well_with_one_result() {
+    let (expected, _) = undisturbed();
+    let (project, server) = sums::project(PROBLEMS, DELAY);
+    let one = project.start("run", &ARGUMENTS);
+    let two = project.start("run", &ARGUMENTS);
+    ended(one.wait_with_output().unwrap()).ok();
+    ended(two.wait_with_output().unwrap()).ok();
+    assert!(all_bytes(&project) == expected);
+    assert_eq!(server.repeated(), 0);
+}
+
+#[test]
+fn committed_tasks_of_a_killed_run_are_not_done_again() {
+    let (project, server) = sums::project(PROBLEMS, Duration::from_millis(20));
+    let mut child = project.start("run", &ARGUMENTS);
+    // wait until some tasks of the sampling are committed, then kill
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while server.calls() < 50 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = manifests(&project);
+    assert!(!before.is_empty());
+    project.call("run", &ARGUMENTS).ok();
+    let after = manifests(&project);
+    for (name, bytes) in &before {
+        assert_eq!(after.get(name), Some(bytes), "{name} was written again");
+    }
+}
+
+/// Manifests of the sampling by name.
+fn manifests(project: &Project) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let store = project.path().join("out/.store");
+    let mut found = std::collections::BTreeMap::new();
+    for version in std::fs::read_dir(store).unwrap().map(Result::unwrap) {
+        if version.file_name().to_string_lossy().starts_with("paths-") {
+            for entry in std::fs::read_dir(version.path().join("manifest")).unwrap().map(Result::unwrap) {
+                let name = entry.file_name().into_string().unwrap();
+                if !name.starts_with('.') {
+                    found.insert(name, std::fs::read(entry.path()).unwrap());
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn an_interrupt_ends_the_run_with_its_own_code_and_the_next_run_goes_on() {
+    let (project, server) = sums::project(PROBLEMS, Duration::from_millis(20));
+    let child = project.start("run", &ARGUMENTS);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while server.calls() < 10 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let interrupted = ended(child.wait_with_output().unwrap());
+    assert_eq!(interrupted.code, 130, "{interrupted:?}");
+    project.call("run", &ARGUMENTS).ok();
+    assert!(server.repeated() <= IN_FLIGHT);
+}
