@@ -314,9 +314,11 @@ fn add_bytes(array: &dyn Array, sizes: &mut [usize]) {
     }
     match array.data_type() {
         DataType::Utf8View => {
-            // the low 32 bits of a view are the text's length
-            for (size, view) in sizes.iter_mut().zip(array.as_string_view().views()) {
-                *size += usize::try_from(view & u128::from(u32::MAX)).unwrap_or(0);
+            // the low 32 bits of a view are the text's length; that of a null is whatever the reader left there
+            for (row, (size, view)) in sizes.iter_mut().zip(array.as_string_view().views()).enumerate() {
+                if array.is_valid(row) {
+                    *size += usize::try_from(view & u128::from(u32::MAX)).unwrap_or(0);
+                }
             }
         }
         DataType::List(_) => {
@@ -335,8 +337,11 @@ fn add_bytes(array: &dyn Array, sizes: &mut [usize]) {
         }
         other => {
             let width = other.primitive_width().unwrap_or(1);
-            for size in sizes.iter_mut() {
-                *size += width;
+            // nulls count nothing, so that a row's size does not depend on the batch it stands in
+            for (row, size) in sizes.iter_mut().enumerate() {
+                if array.is_valid(row) {
+                    *size += width;
+                }
             }
         }
     }
