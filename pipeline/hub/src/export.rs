@@ -33,7 +33,7 @@ type Opened<'a> = (TableFile, &'a InputFile);
 /// disk refuses. Whatever the reason, the folder is then as it was.
 pub fn export(request: &ExportRequest) -> Result<ExportReport, ExportError> {
     let (files, input) = open_all(request)?;
-    let layout = Layout::new(request, &input, false)?;
+    let mut layout = Layout::new(request, &input, false)?;
     let staging = Staging::begin(&request.to)?;
     let earlier = install::shards_of(staging.target())?;
     let existing = read_readme(staging.target())?;
@@ -46,17 +46,13 @@ pub fn export(request: &ExportRequest) -> Result<ExportReport, ExportError> {
         &Tally::default(),
     )?;
 
-    let (layout, written, tally) = match write_shards(request, &files, &layout, &staging)? {
-        Some((written, tally)) => (layout, written, tally),
-        None => {
-            let layout = Layout::new(request, &input, true)?;
-            let (written, tally) =
-                write_shards(request, &files, &layout, &staging)?.ok_or_else(|| {
-                    StageError::Internal("a layout with tool calls refused them".to_owned())
-                })?;
-            (layout, written, tally)
-        }
-    };
+    let mut written = write_shards(request, &files, &layout, &staging)?;
+    if written.is_none() {
+        layout = Layout::new(request, &input, true)?;
+        written = write_shards(request, &files, &layout, &staging)?;
+    }
+    let (written, tally) = written
+        .ok_or_else(|| StageError::Internal("a layout with tool calls refused them".to_owned()))?;
     let card = merge_readme(&staging, existing.as_deref(), request, &layout, &tally)?;
     let card_path = staging.new_files().join(README);
     write_file(&card_path, &card)?;

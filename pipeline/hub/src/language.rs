@@ -69,8 +69,8 @@ fn script_of(character: char) -> Script {
         | '〇'
         | '\u{3400}'..='\u{4dbf}'
         | '\u{4e00}'..='\u{9fff}'
-        | '\u{f900}'..='\u{faff}' => Script::Han,
-        '\u{20000}'..='\u{323af}' => Script::Han,
+        | '\u{f900}'..='\u{faff}'
+        | '\u{20000}'..='\u{323af}' => Script::Han,
         _ if character.is_alphabetic() => Script::Other,
         _ => Script::None,
     }

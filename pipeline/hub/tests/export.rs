@@ -1,5 +1,7 @@
 //! Exports to a folder: what is read back, what stays, and that the same rows give the same bytes.
 
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends it")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,8 +24,8 @@ fn query(number: usize, text: &str) -> Value {
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}],
         "prompt": text,
         "label": "2",
-        "source": if number % 3 == 0 { "school|中文" } else { "cmath" },
-        "license": if number % 2 == 0 { Value::from("MIT") } else { Value::Null },
+        "source": if number.is_multiple_of(3) { "school|中文" } else { "cmath" },
+        "license": if number.is_multiple_of(2) { Value::from("MIT") } else { Value::Null },
     })
 }
 
