@@ -1,7 +1,8 @@
 //! `attach`: columns of another stage, joined to the rows by a key.
 //!
-//! It brings, say, the reference model's pass rate (3B report, section 2.2) to a teacher's traces. The other stage's
-//! key and the wanted columns are held in memory once for all tasks of a process; the rows stream past them.
+//! It brings, say, the reference model's pass rate (VibeThinker-3B, section on SFT: the hard-reasoning stage) to a
+//! teacher's traces. The other stage's key and the wanted columns are held in memory once for all tasks of a process;
+//! the rows stream past them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,9 @@
 //! `bucket`: puts rows into strata by a number: length in tokens, length in characters, pass rate.
 //!
-//! Ranking inside length buckets (3B report, section 2.4) and difficulty bands need the same cut for every row, so
-//! quantile edges come from an exact histogram of the whole table: map tasks count values, one task adds the counts up
-//! and finds the edges, map tasks name the buckets. With fixed edges each row stands for itself.
+//! The report stratifies by reasoning length and by difficulty (VibeThinker-3B, section on data for SFT) and ranks
+//! inside such strata (section on offline self-distillation). Every row needs the same cut, so quantile edges come
+//! from an exact histogram of the whole table: map tasks count values, one task adds the counts up and finds the
+//! edges, map tasks name the buckets. With fixed edges each row stands for itself.
 
 use std::sync::Arc;
 

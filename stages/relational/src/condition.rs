@@ -6,7 +6,7 @@
 use arrow::array::{Array as _, AsArray as _, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use pipeline_core::{ParamError, StageError, TableType};
-use polars::prelude::{Column, DataFrame, DataType as PolarsType, Expr, IntoLazy as _, Schema};
+use polars::prelude::{AggExpr, Column, DataFrame, DataType as PolarsType, Expr, IntoLazy as _, Schema};
 use polars::sql::sql_expr;
 use polars_plan::plans::{ExprToIRContext, is_elementwise_rec, to_expr_ir};
 use polars_plan::prelude::Arena;
@@ -18,7 +18,7 @@ use crate::bridge;
 const PARAM: &str = "where";
 /// Column of the answers, inside polars.
 const HELD: &str = "held";
-/// Characters of a text that evidence quotes.
+/// Bytes up to which evidence quotes a text.
 const QUOTED: usize = 200;
 
 /// A condition, read.
@@ -84,7 +84,7 @@ impl Condition {
     fn check_row_wise(&self, schema: &Schema) -> Result<(), ParamError> {
         let mut arena = Arena::with_capacity(16);
         let mut context = ExprToIRContext::new_no_verification(&mut arena, schema);
-        let root = to_expr_ir(self.expression.clone(), &mut context)
+        let root = to_expr_ir(self.expression.clone().map_expr(constant_list), &mut context)
             .map_err(|error| {
                 ParamError::new(PARAM, format!("cannot use the condition: {}", plain(&error.to_string())))
             })?
@@ -148,6 +148,14 @@ impl Condition {
             seen.insert(name.clone(), value);
         }
         Ok(Value::Object(seen))
+    }
+}
+
+/// `IN (...)` gathers its list into one value; a list of constants is the same for every row and may stand as it is.
+fn constant_list(expression: Expr) -> Expr {
+    match expression {
+        Expr::Agg(AggExpr::Implode { input, .. }) if matches!(*input, Expr::Literal(_)) => input.as_ref().clone(),
+        other => other,
     }
 }
 
@@ -217,6 +225,8 @@ mod tests {
         assert_eq!(held("domain = 'math' OR pass_rate = 1"), [true, false, true]);
         assert_eq!(held("domain <> 'math'"), [false, true, false]);
         assert_eq!(held("domain IN ('math', 'stem')"), [true, false, false]);
+        assert_eq!(held("domain IN ('code')"), [false, true, false]);
+        assert_eq!(held("tokens NOT IN (10, 30)"), [false, true, false]);
         assert_eq!(held("domain NOT IN ('math')"), [false, true, false]);
         assert_eq!(held("tokens BETWEEN 10 AND 15"), [true, false, false]);
     }

@@ -1,7 +1,8 @@
 //! `mix`: several stages' rows in one table, all of them or in set ratios.
 //!
-//! The report mixes its selections over domains to a set ratio (3B report, sections 2.2 and 2.4). Rows are never
-//! repeated to fill a ratio: the scarcest group decides how large the mix can be, unless a total is asked for.
+//! The report mixes its selection over domains to a set ratio (VibeThinker-3B, section on offline self-distillation).
+//! Rows are never repeated to fill a ratio: the scarcest group decides how large the mix can be, unless a total is
+//! asked for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! `select`: keeps rows by a condition, by rank or percentile inside groups, by chance, and by quota.
 //!
-//! Selection by learning potential (3B report, section 2.4) is `where` for the shortest traces, `percentile` inside
-//! (domain x length bucket) and `top` or a later `mix`: ranks are never global there, since scores of short and of
-//! long traces do not compare. Dropping queries that the reference model always or never solves is a `where`.
+//! Selection by learning potential (VibeThinker-3B, section on offline self-distillation) is `where` for the shortest
+//! traces, `percentile` inside (domain x length bucket) and `top` or a later `mix`: ranks are never global there, since
+//! scores of short and of long traces do not compare. The hard-reasoning stage of SFT is two `where`: traces of 5,000
+//! tokens and more, queries with `pass_rate <= 0.25`.
 //!
 //! A condition alone works row by row. With ranks the rows' narrow columns are looked at first, one place decides, and
 //! the whole rows then pass through; see [`crate::select_steps`].

@@ -84,7 +84,7 @@ fn the_example_does_what_it_says() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn quantile_buckets_are_exact_for_any_cut(
         tokens in prop::collection::vec(prop::option::of(0_i64..30), 1..60),

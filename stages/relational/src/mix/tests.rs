@@ -106,7 +106,7 @@ fn the_example_does_what_it_says() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn a_mix_is_the_same_for_any_cut_and_keeps_its_ratios(
         math in 1_u32..40, code in 1_u32..40, weights in (1_u32..5, 1_u32..5), shard in 1_usize..10, file in 1_usize..20,
