@@ -1,0 +1,400 @@
+use std::collections::BTreeSet;
+
+use pipeline_core::StageEntry;
+use pipeline_core::testing::{Cut, Outcome, Trial, conformance};
+use proptest::prelude::*;
+use schemas::{queries, traces};
+use serde_json::Value;
+
+use super::*;
+
+const ENTRY: StageEntry = StageEntry::stage::<Dedup>();
+
+const TEXT: &str = "Tom has 5 pens and buys 7 more pens in the shop near the school. How many pens does he have now?";
+
+fn query(id: &str, prompt: &str, label: Option<&str>) -> Value {
+    json!({ "query_id": id, "prompt": prompt, "label": label })
+}
+
+fn run(params: Value, rows: Vec<Value>) -> Result<Outcome, StageError> {
+    Trial::new(&ENTRY, params)
+        .rows("rows", &queries::TABLE, rows)
+        .run(&Cut::slices(3))
+}
+
+fn run_traces(params: Value, rows: Vec<Value>) -> Outcome {
+    Trial::new(&ENTRY, params)
+        .rows("rows", &traces::TABLE, rows)
+        .run(&Cut::slices(2))
+        .unwrap()
+}
+
+fn kept(outcome: &Outcome) -> Vec<String> {
+    outcome
+        .column("query_id")
+        .iter()
+        .map(|id| id.as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn evidence(row: &Value) -> Value {
+    serde_json::from_str(row["reject_evidence"].as_str().unwrap()).unwrap()
+}
+
+#[test]
+fn it_conforms() {
+    conformance(&ENTRY);
+}
+
+#[test]
+fn short_texts_are_duplicates_only_when_they_say_the_same() {
+    let rows = vec![
+        query("1", "cat", None),
+        query("2", "dog", None),
+        query("3", "cat", None),
+        query("4", "Cat!", None),
+    ];
+    let outcome = run(json!({}), rows).unwrap();
+    assert_eq!(kept(&outcome), ["1", "2"]);
+    assert_eq!(outcome.reasons(), ["exact_duplicate", "near_duplicate"]);
+}
+
+#[test]
+fn texts_of_other_scripts_are_told_apart() {
+    let rows = vec![
+        query(
+            "1",
+            "كم عدد الكتب التي اشتراها أحمد من المكتبة يوم الاثنين الماضي",
+            None,
+        ),
+        query(
+            "2",
+            "ما هي عاصمة البلاد التي يسكن فيها أكثر الناس في هذه القارة",
+            None,
+        ),
+        query("3", "小明有三只羊和五只鸡，他一共有多少只动物？", None),
+        query("4", "一列火车从北京开往上海，中途停靠几个车站？", None),
+        query(
+            "5",
+            "请问：小明有三只羊和五只鸡，他一共有多少只动物？",
+            None,
+        ),
+    ];
+    let outcome = run(json!({}), rows).unwrap();
+    assert_eq!(kept(&outcome), ["1", "2", "3", "4"]);
+    assert_eq!(evidence(&outcome.rejects[0])["of"], "3");
+}
+
+#[test]
+fn missing_and_blank_texts_are_no_duplicates() {
+    let rows = vec![
+        query("1", "", None),
+        query("2", "  \n", None),
+        query("3", "", None),
+        json!({ "query_id": "4" }),
+        json!({ "query_id": "5" }),
+        query("6", "cat", None),
+    ];
+    assert_eq!(run(json!({}), rows).unwrap().kept, 6);
+}
+
+#[test]
+fn number_twins_stay_unless_they_have_one_label_or_are_unwanted() {
+    let twin = TEXT.replace('5', "6");
+    let with =
+        |one: Option<&str>, two: Option<&str>| vec![query("1", TEXT, one), query("2", &twin, two)];
+    let kept = |params: Value, rows| run(params, rows).unwrap().kept;
+    // 0.5: one changed number costs five shingles of each short text
+    assert_eq!(
+        kept(json!({ "threshold": 0.5 }), with(Some("12"), Some("13"))),
+        2
+    );
+    assert_eq!(kept(json!({ "threshold": 0.5 }), with(None, None)), 2);
+    assert_eq!(
+        kept(json!({ "threshold": 0.5 }), with(Some("12"), Some("12"))),
+        1
+    );
+    assert_eq!(
+        kept(
+            json!({ "number_twins": "drop" }),
+            with(Some("12"), Some("13"))
+        ),
+        1
+    );
+}
+
+#[test]
+fn other_operators_are_other_problems() {
+    let long = |operator: &str| {
+        format!(
+            "Work out the value of the following expression and write only the number: 12 {operator} 7"
+        )
+    };
+    let rows = vec![
+        query("1", &long("+"), Some("19")),
+        query("2", &long("-"), Some("5")),
+    ];
+    assert_eq!(run(json!({ "threshold": 0.9 }), rows).unwrap().kept, 2);
+}
+
+#[test]
+fn options_belong_to_the_text() {
+    let row = |id: &str, options: &[&str]| json!({ "query_id": id, "prompt": "Which is right?", "options": options });
+    let rows = vec![
+        row("1", &["a whale is a fish", "a bat is a bird"]),
+        row("2", &["iron floats", "wood floats"]),
+        row("3", &["iron floats", "wood floats"]),
+    ];
+    assert_eq!(kept(&run(json!({}), rows).unwrap()), ["1", "2"]);
+}
+
+#[test]
+fn the_smallest_id_or_the_best_value_stays() {
+    let row =
+        |id: &str, rate: Option<f64>| json!({ "query_id": id, "prompt": TEXT, "pass_rate": rate });
+    let rows = vec![
+        row("c", Some(0.2)),
+        row("b", Some(0.9)),
+        row("a", None),
+        row("d", Some(0.9)),
+    ];
+    assert_eq!(kept(&run(json!({}), rows.clone()).unwrap()), ["a"]);
+    let outcome = run(json!({ "best": "pass_rate" }), rows).unwrap();
+    assert_eq!(kept(&outcome), ["b"]);
+    assert!(outcome.rejects.iter().all(|row| evidence(row)["of"] == "b"));
+}
+
+#[test]
+fn one_id_with_two_labels_falls_out_whole_and_takes_nothing_with_it() {
+    let rows = vec![
+        query("1", TEXT, Some("12")),
+        query("1", TEXT, Some("13")),
+        query("1", TEXT, None),
+        query("2", TEXT, Some("12")),
+    ];
+    let outcome = run(json!({}), rows).unwrap();
+    assert_eq!(kept(&outcome), ["2"]);
+    assert_eq!(outcome.rejected["label_conflict"], 3);
+    assert_eq!(evidence(&outcome.rejects[0])["labels"], json!(["12", "13"]));
+}
+
+#[test]
+fn within_compares_rows_of_one_value_only() {
+    let row = |id: &str, domain: &str| json!({ "query_id": id, "prompt": TEXT, "domain": domain });
+    let rows = vec![row("1", "math"), row("2", "stem"), row("3", "math")];
+    assert_eq!(
+        kept(&run(json!({ "within": "domain" }), rows.clone()).unwrap()),
+        ["1", "2"]
+    );
+    assert_eq!(kept(&run(json!({}), rows).unwrap()), ["1"]);
+}
+
+#[test]
+fn traces_of_a_query_stay_or_go_together() {
+    let trace = |query: &str, id: &str, prompt: &str| json!({ "query_id": query, "trace_id": id, "prompt": prompt, "response": "The answer is 12." });
+    let near = format!("Please solve: {TEXT}");
+    let rows = vec![
+        trace("b", "1", &near),
+        trace("a", "2", TEXT),
+        trace("b", "3", &near),
+        trace("a", "4", TEXT),
+        trace("b", "5", &near),
+        trace("a", "6", TEXT),
+    ];
+    let outcome = run_traces(json!({}), rows);
+    assert_eq!(outcome.column("trace_id"), ["2", "4", "6"]);
+    assert_eq!(outcome.rejected["near_duplicate"], 3);
+}
+
+#[test]
+fn responses_are_compared_within_their_query() {
+    let trace = |query: &str, id: &str, response: &str| json!({ "query_id": query, "trace_id": id, "prompt": "How many?", "label": "12", "response": response });
+    let rows = vec![
+        trace("a", "2", TEXT),
+        trace("a", "1", TEXT),
+        trace("b", "3", TEXT),
+        trace("b", "4", &TEXT.replace('5', "6")),
+    ];
+    let params = json!({ "column": "response", "threshold": 0.5 });
+    assert_eq!(
+        run_traces(params, rows.clone()).column("trace_id"),
+        ["1", "3", "4"]
+    );
+    let params = json!({ "column": "response", "threshold": 0.5, "across": true });
+    assert_eq!(run_traces(params, rows).column("trace_id"), ["1", "4"]);
+}
+
+#[test]
+fn only_verified_pairs_are_joined() {
+    // one component a band: almost any two texts that share a shingle become candidates
+    let start = "In a small town by the sea there lived a";
+    let rows: Vec<Value> = [
+        "tall baker who sold bread",
+        "young sailor with a red boat",
+        "teacher of nine lively pupils",
+    ]
+    .iter()
+    .enumerate()
+    .map(|(row, end)| {
+        query(
+            &format!("{row}"),
+            &format!("{start} {end} and hoped for a mild winter"),
+            None,
+        )
+    })
+    .collect();
+    assert_eq!(
+        run(json!({ "components": 2, "threshold": 0.8 }), rows.clone())
+            .unwrap()
+            .kept,
+        3
+    );
+    assert_eq!(run(json!({ "threshold": 0.2 }), rows).unwrap().kept, 1);
+}
+
+#[test]
+fn a_cluster_that_swallows_the_data_is_an_alarm() {
+    let rows: Vec<Value> = (0..120)
+        .map(|row| {
+            query(
+                &format!("{row:03}"),
+                &if row < 70 {
+                    TEXT.to_owned()
+                } else {
+                    format!("word{row}")
+                },
+                None,
+            )
+        })
+        .collect();
+    let error = run(json!({}), rows.clone()).unwrap_err();
+    assert!(
+        matches!(&error, StageError::Alarm(message) if message.contains("70 of 120") && message.contains("`000`"))
+    );
+    let outcome = run(json!({ "max_cluster_share": 0.6 }), rows).unwrap();
+    assert_eq!(outcome.kept, 51);
+    assert_eq!(
+        outcome.notes["clusters"]["largest"],
+        json!([{ "of": "000", "size": 70 }])
+    );
+}
+
+#[test]
+fn without_near_only_equal_texts_fall_out() {
+    let rows = vec![
+        query("1", TEXT, None),
+        query("2", &TEXT.to_uppercase(), None),
+        query("3", TEXT, None),
+    ];
+    let outcome = run(json!({ "near": false }), rows).unwrap();
+    assert_eq!(kept(&outcome), ["1", "2"]);
+}
+
+#[test]
+fn parameters_that_cannot_be_used_are_refused() {
+    for params in [
+        json!({ "threshold": 1.0 }),
+        json!({ "components": 0 }),
+        json!({ "max_cluster_share": 2 }),
+        json!({ "across": true, "within": "domain" }),
+        json!({ "shingle": { "size": 0 } }),
+    ] {
+        assert!((ENTRY.parse)(&params).is_err(), "{params}");
+    }
+    for params in [
+        json!({ "column": "x" }),
+        json!({ "best": "domain" }),
+        json!({ "within": "pass_rate" }),
+    ] {
+        assert!(
+            run(params.clone(), vec![query("1", TEXT, None)]).is_err(),
+            "{params}"
+        );
+    }
+}
+
+#[test]
+fn pairs_at_the_threshold_are_found_almost_surely() {
+    for threshold in [0.3, 0.5, 0.8, 0.9, 0.97] {
+        let dedup: Dedup = serde_json::from_value(json!({ "threshold": threshold })).unwrap();
+        let bands = dedup.bands();
+        assert!(
+            bands.probability(threshold) >= FOUND_AT_THRESHOLD,
+            "{threshold} {bands:?}"
+        );
+        assert!(bands.bands * bands.rows <= 128);
+    }
+}
+
+/// Rows with many near-duplicates among them: few words, short texts.
+fn rows() -> impl Strategy<Value = Vec<Value>> {
+    let words = prop::collection::vec(prop::sample::select(vec!["a", "b", "c", "7", "羊"]), 0..9);
+    let row = (words, 0..4_u8, prop::option::of(0..2_u8));
+    prop::collection::vec(row, 1..24).prop_map(|rows| {
+        let row = |(words, id, label): (Vec<&str>, u8, Option<u8>)| {
+            let text = words.join(" ");
+            query(
+                &format!("{text}-{id}"),
+                &text,
+                label.map(|label| format!("{label}")).as_deref(),
+            )
+        };
+        rows.into_iter().map(row).collect()
+    })
+}
+
+fn trial(rows: &[Value], cut: &Cut) -> Outcome {
+    let params = json!({ "threshold": 0.4, "shingle": { "size": 2 } });
+    Trial::new(&ENTRY, params)
+        .rows("rows", &queries::TABLE, rows.to_vec())
+        .run(cut)
+        .unwrap()
+}
+
+/// Ids that stay, and reason and evidence of those that fall out.
+fn story(outcome: &Outcome) -> (Vec<String>, Vec<String>) {
+    let mut ids = kept(outcome);
+    ids.sort();
+    let reject = |row: &Value| {
+        format!(
+            "{} {} {}",
+            row["query_id"], row["reject_reason"], row["reject_evidence"]
+        )
+    };
+    let mut rejects: Vec<String> = outcome.rejects.iter().map(reject).collect();
+    rejects.sort();
+    (ids, rejects)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_second_pass_drops_nothing(rows in rows()) {
+        let once = trial(&rows, &Cut::WHOLE);
+        let twice = trial(once.rows(), &Cut::WHOLE);
+        prop_assert_eq!(twice.rows(), once.rows());
+    }
+
+    #[test]
+    fn neither_order_nor_cut_changes_the_story(rows in rows(), slice in 1_u64..5, file in 1_usize..9) {
+        let whole = trial(&rows, &Cut::WHOLE);
+        let cut = trial(&rows, &Cut::slices(slice).files(file).backwards());
+        prop_assert_eq!(whole.rows(), cut.rows());
+        prop_assert_eq!(&whole.rejects, &cut.rejects);
+        prop_assert_eq!(&whole.notes, &cut.notes);
+        let mut backwards = rows.clone();
+        backwards.reverse();
+        prop_assert_eq!(story(&whole), story(&trial(&backwards, &Cut::WHOLE)));
+    }
+
+    #[test]
+    fn every_duplicate_names_a_row_that_stays(rows in rows()) {
+        let outcome = trial(&rows, &Cut::WHOLE);
+        let kept: BTreeSet<String> = kept(&outcome).into_iter().collect();
+        for row in outcome.rejects.iter().filter(|row| row["reject_reason"] != "label_conflict") {
+            let evidence = evidence(row);
+            prop_assert!(kept.contains(evidence["of"].as_str().unwrap()));
+        }
+    }
+}
