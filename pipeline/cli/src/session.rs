@@ -31,8 +31,6 @@ pub struct Session {
     pub env: Env,
     /// Models by name.
     pub models: BTreeMap<String, ModelConfig>,
-    /// Limits of the run.
-    pub budget: Arc<Budget>,
     /// Threads.
     pub jobs: usize,
     /// Set when the run is interrupted.
@@ -99,8 +97,8 @@ impl Session {
         env.digests = Arc::new(FileDigests::load(&store.root().join(".digests.json")));
         env.shard_rows = given.shard_rows.or(run.shard_rows).unwrap_or(env.shard_rows);
         let offline = options.offline || run.offline.unwrap_or(false);
-        env.services.insert(Arc::new(model_set(models.clone(), base, calls, offline, Arc::clone(&budget))));
-        Ok(Self { dag, out, project, store, env, models, budget, jobs, cancel: Arc::new(AtomicBool::new(false)) })
+        env.services.insert(Arc::new(model_set(models.clone(), base, calls, offline, budget)));
+        Ok(Self { dag, out, project, store, env, models, jobs, cancel: Arc::new(AtomicBool::new(false)) })
     }
 
     /// The driver over this project.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -125,8 +125,13 @@ impl Runner<'_> {
             if let Status::Failed(error) = &status {
                 self.events.emit(&Event::Failed { stage: node.name.clone(), message: error.to_string() });
             }
+            let is_interrupted = matches!(status, Status::Failed(StageError::Cancelled));
             statuses.push(status);
+            if is_interrupted {
+                break;
+            }
         }
+        statuses.resize_with(self.project.nodes.len(), || Status::Blocked);
         self.env.digests.save();
         let complete = statuses.iter().all(|status| !matches!(status, Status::Failed(_) | Status::Blocked));
         self.events.emit(&Event::RunFinished { complete, seconds: begun.elapsed().as_secs_f64() });
@@ -301,8 +306,10 @@ impl Runner<'_> {
             }
             Outcome::Run { reason } => {
                 let begun = Instant::now();
-                self.reopen(node, selection, &version)?;
-                let success = self.work(node, made, &recipe, &version, reason)?;
+                let aside = self.reopen(node, selection, &version)?;
+                let success = self.work(node, made, &recipe, &version, reason);
+                settle(aside.as_deref(), &version, success.is_ok());
+                let success = success?;
                 self.store.link(&node.name, &version)?;
                 self.finished(node, &success, begun.elapsed().as_secs_f64());
                 Ok((version, success, true))
@@ -321,14 +328,15 @@ impl Runner<'_> {
         }
     }
 
-    /// Takes back what a forced run or a retry must do again.
-    fn reopen(&self, node: &Node, selection: &Selection, version: &Version) -> Result<(), StageError> {
+    /// Takes back what a forced run or a retry must do again. A forced run moves the version aside and says where.
+    fn reopen(&self, node: &Node, selection: &Selection, version: &Version) -> Result<Option<PathBuf>, StageError> {
         let success = version.folder.join("_SUCCESS.json");
         if selection.force.iter().any(|name| is_named(node, name)) {
             // links of other dag files go on pointing to the name; the old bytes stay until the new ones are there
             let aside = version.folder.with_file_name(format!(".replaced-{}-{}", version.name, lease::unique()));
             if version.folder.exists() {
                 fs::rename(&version.folder, &aside).map_err(StageError::io("move", &version.folder))?;
+                return Ok(Some(aside));
             }
         } else if success.exists() {
             let _ = fs::remove_file(&success);
@@ -336,7 +344,7 @@ impl Runner<'_> {
                 let _ = fs::remove_file(manifest_path(&version.folder, &manifest.task));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn work(
@@ -418,6 +426,18 @@ impl Runner<'_> {
         let _ = fs::remove_file(self.store.root().join(version).join("_SUCCESS.json"));
         let _ = fs::remove_file(path);
     }
+}
+
+/// After a forced run: the old version goes, or comes back when the new one could not be made.
+fn settle(aside: Option<&Path>, version: &Version, is_made: bool) {
+    let Some(aside) = aside else { return };
+    if !is_made {
+        let _ = fs::remove_dir_all(&version.folder);
+        if fs::rename(aside, &version.folder).is_ok() {
+            return;
+        }
+    }
+    let _ = fs::remove_dir_all(aside);
 }
 
 /// Whether a name on the command line means this stage: its own name, or the one it has before its matrix.

@@ -101,11 +101,27 @@ impl Work<'_> {
     /// # Errors
     /// The first error of a task; what other tasks committed stays.
     pub fn execute(&self) -> Result<Success, StageError> {
-        create_folders(self.folder)?;
+        let outcome = create_folders(self.folder).and_then(|()| self.run_steps());
+        match outcome {
+            Ok(success) => Ok(success),
+            // another process may have completed the version and tidied up under our hands
+            Err(error) => self.completed().ok_or(error),
+        }
+    }
+
+    /// The success record, if some process has written it.
+    fn completed(&self) -> Option<Success> {
+        read_json(&self.folder.join("_SUCCESS.json")).ok().flatten()
+    }
+
+    fn run_steps(&self) -> Result<Success, StageError> {
         let shared = Shared::default();
         let mut earlier = BTreeMap::new();
         let mut last = Vec::new();
         for index in 0..self.node.steps.len() {
+            if let Some(success) = self.completed() {
+                return Ok(success);
+            }
             let manifests = self.run_step(index, &earlier, &shared)?;
             let step = &self.node.steps[index];
             if let Some(schema) = &step.schema {

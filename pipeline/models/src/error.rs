@@ -181,7 +181,8 @@ impl ModelError {
         }
     }
 
-    pub(crate) fn config(model: &str, message: impl Into<String>) -> Self {
+    /// A mistake in the configuration of the model of this name.
+    pub fn config(model: &str, message: impl Into<String>) -> Self {
         Self::Config {
             model: model.to_owned(),
             message: message.into(),

@@ -13,7 +13,7 @@ use pipeline_engine::store::Version;
 use pipeline_engine::{Node, Registry};
 use schemas::rejects;
 use serde_json::{Map, Value};
-use stage_relational::Condition;
+use stage_relational::condition::Condition;
 
 use crate::args::Show;
 use crate::exit::{Exit, Failure};

@@ -1,0 +1,427 @@
+//! Multi-path sampling: several independent traces a query, from one or more models (report section 2.1).
+//!
+//! Two passes over the rows of a task. The first asks for every answer that is missing; answers go straight to the
+//! call store. The second reads them back in the order of the rows. So memory does not grow with the length of the
+//! answers, a slow answer holds nothing up, and a killed run asks nothing twice.
+
+mod request;
+mod traces;
+
+use arrow::array::RecordBatch;
+use pipeline_core::error::ModelFailure;
+use pipeline_core::stage::Estimate;
+use pipeline_core::{
+    Env, Event, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, TableType,
+    Task,
+};
+use pipeline_models::{ErrorClass, Message, ModelError, ModelSet, Note, Progress, Recorded};
+use schemars::JsonSchema;
+use schemas::{queries, traces as trace};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use request::Asking;
+use traces::Chunk;
+
+/// Asks one or several models for `n` independent answers to each query.
+///
+/// Answers are kept in the call store by model, messages, sampling and index of the sample: what was asked once is
+/// never asked again. Each trace is complete by itself, with the query's columns beside the answer's; tests of code
+/// problems are not copied. What only the teacher shall see (`system`, `shots`, `template`) goes to
+/// `request_messages` and never to `messages`, which the student is trained on.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// Name of a model in `[models]`, or a list of names: each gives `n` answers.
+    model: Names,
+    /// Answers for each query and model, from 1.
+    #[serde(default = "one")]
+    n: u32,
+    /// Sampling temperature, 0 = greedy.
+    #[serde(default = "full")]
+    temperature: f64,
+    /// Share of the probability mass to sample from, above 0 and at most 1.
+    #[serde(default = "nucleus")]
+    top_p: f64,
+    /// Number of most likely tokens to sample from, 0 = all.
+    #[serde(default)]
+    top_k: u32,
+    /// Least probability relative to the most likely token, 0 = no limit.
+    #[serde(default)]
+    min_p: f64,
+    /// Most tokens of an answer.
+    #[serde(default = "max_tokens")]
+    max_tokens: u32,
+    /// Texts that end an answer.
+    #[serde(default)]
+    stop: Vec<String>,
+    /// Whether to ask for log-probabilities of the answer's tokens.
+    #[serde(default)]
+    logprobs: bool,
+    /// Draws other answers when it is changed.
+    #[serde(default)]
+    salt: String,
+    /// System prompt for the teacher; it goes before the query's own messages.
+    #[serde(default)]
+    system: Option<String>,
+    /// Example turns for the teacher, before the query's messages.
+    #[serde(default)]
+    shots: Vec<Shot>,
+    /// What is asked instead of the query's last user message: a Jinja template that knows `prompt`, `options`,
+    /// `domain` and `subdomain`. The label is not among them.
+    #[serde(default)]
+    template: Option<String>,
+    /// File with such a template, relative to `dag.toml`.
+    #[serde(default)]
+    template_file: Option<String>,
+    /// What becomes of answers that were cut at `max_tokens`: `keep` or `drop`. A kept one is never judged correct.
+    #[serde(default)]
+    truncated: Truncated,
+}
+
+/// One name or several.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Names {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Names {
+    fn all(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Many(names) => names,
+        }
+    }
+}
+
+/// An example turn.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Shot {
+    /// `user` or `assistant`.
+    role: String,
+    /// Text of the turn.
+    content: String,
+}
+
+/// Policy for answers that were cut.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Truncated {
+    /// They stay, marked by `finish_reason`.
+    #[default]
+    Keep,
+    /// They are left out; a query all of whose answers were cut is rejected.
+    Drop,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn full() -> f64 {
+    1.0
+}
+
+fn nucleus() -> f64 {
+    0.95
+}
+
+fn max_tokens() -> u32 {
+    4096
+}
+
+/// Name that the recipe gives to the template file.
+const TEMPLATE: &str = "template";
+
+impl Stage for Sample {
+    const KIND: &'static str = "sample";
+    const VERSION: u32 = 1;
+    const PORTS: &'static [Port] = &[Port::rows(&["queries"], &[queries::QUERY_ID, queries::MESSAGES])];
+    const DRAWS: bool = true;
+    const DETERMINISTIC: bool = false;
+    const MODEL_PARAMS: &'static [&'static str] = &["model"];
+
+    fn example() -> Example {
+        let row = |id: &str, prompt: &str| {
+            json!({
+                "query_id": id, "domain": "math", "prompt": prompt, "label": "4",
+                "messages": [{"role": "user", "content": prompt}],
+            })
+        };
+        let rows = vec![row("a", "What is 2 + 2?"), row("b", "2 加 2 等于多少？")];
+        Example::rows(json!({"model": "teacher", "n": 2, "max_tokens": 64}), "rows", &queries::TABLE, rows)
+            .gives(4, &[])
+    }
+
+    fn validate(&self) -> Result<(), ParamError> {
+        let fail = |path: &str, message: &str| Err(ParamError::new(path, message));
+        if self.model.all().is_empty() {
+            return fail("model", "`model` names no model");
+        }
+        if self.n == 0 || self.max_tokens == 0 {
+            return fail("n", "`n` and `max_tokens` must be at least 1");
+        }
+        if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
+            return fail("temperature", "`temperature` must be a number from 0");
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            return fail("top_p", "`top_p` must be above 0 and at most 1");
+        }
+        if !(0.0..=1.0).contains(&self.min_p) {
+            return fail("min_p", "`min_p` must lie between 0 and 1");
+        }
+        if self.template.is_some() && self.template_file.is_some() {
+            return fail("template_file", "give `template` or `template_file`, not both");
+        }
+        if let Some(shot) = self.shots.iter().find(|shot| !matches!(shot.role.as_str(), "user" | "assistant")) {
+            let message = format!("the role of a shot is `user` or `assistant`, found `{}`", shot.role);
+            return Err(ParamError::new("shots", message));
+        }
+        if let Some(template) = &self.template {
+            request::compile(template).map_err(|message| ParamError::new("template", message))?;
+        }
+        Ok(())
+    }
+
+    fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
+        let filled = &inputs.expect("rows")?.filled;
+        let filled: Vec<&str> = filled.iter().map(String::as_str).filter(|name| *name != queries::TESTS).collect();
+        let mut rows = TableType::of(&trace::TABLE, filled).fill([
+            trace::TRACE_ID,
+            trace::MODEL,
+            trace::SAMPLE,
+            trace::REQUEST_MESSAGES,
+            trace::REASONING,
+            trace::ANSWER_TEXT,
+            trace::RESPONSE,
+            trace::FINISH_REASON,
+            trace::PROMPT_TOKENS,
+            trace::COMPLETION_TOKENS,
+            trace::TEMPERATURE,
+            trace::TOP_P,
+            trace::TOP_K,
+            trace::MIN_P,
+            trace::MAX_TOKENS,
+            trace::SEED,
+        ]);
+        if self.logprobs {
+            rows = rows.fill([trace::TOKEN_IDS, trace::TOKEN_LOGPROBS]);
+        }
+        for field in inputs.expect("rows")?.schema.fields() {
+            if rows.schema.field_with_name(field.name()).is_err() {
+                rows = rows.with_column(field)?;
+            }
+        }
+        Ok(vec![Output::counted(rows)])
+    }
+
+    fn externals(&self, env: &Env) -> Result<Vec<External>, StageError> {
+        let Some(file) = &self.template_file else { return Ok(Vec::new()) };
+        let digest = env.digest_of(&env.path(file))?.to_string();
+        Ok(vec![External { name: TEMPLATE.to_owned(), digest, sliced: false }])
+    }
+
+    fn estimate(&self, rows: u64) -> Option<Estimate> {
+        let calls = rows * u64::from(self.n) * self.model.all().len() as u64;
+        Some(Estimate { calls, max_tokens: calls * u64::from(self.max_tokens) })
+    }
+
+    fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
+        let models = task.env().services.get::<ModelSet>();
+        let models = models.ok_or_else(|| StageError::Internal("no models are registered".to_owned()))?;
+        for name in self.model.all() {
+            let model = models.get(name).map_err(model_error)?;
+            let asking = Asking::new(self, task, model)?;
+            self.ensure(task, &asking)?;
+        }
+        let asking = self
+            .model
+            .all()
+            .iter()
+            .map(|name| Asking::new(self, task, models.get(name).map_err(model_error)?))
+            .collect::<Result<Vec<_>, StageError>>()?;
+        self.collect(task, &asking)
+    }
+}
+
+impl Sample {
+    /// First pass: every answer that is missing is asked for.
+    fn ensure(&self, task: &Task<'_>, asking: &Asking<'_>) -> Result<(), StageError> {
+        let mut failure = None;
+        let mut batches = task.look_ahead()?;
+        let mut waiting = Vec::new().into_iter();
+        let mut requests = std::iter::from_fn(|| {
+            loop {
+                if let Some(request) = waiting.next() {
+                    return Some(request);
+                }
+                let of_batch = batches.next()?.and_then(|batch| asking.requests(&batch));
+                match of_batch {
+                    Ok(of_batch) => waiting = of_batch.into_iter(),
+                    Err(error) => {
+                        failure = Some(error);
+                        return None;
+                    }
+                }
+            }
+        });
+        let follower = Follower::new(task);
+        let outcome = asking.model.ensure(&mut requests, &follower, task.cancel());
+        match (failure, outcome) {
+            (Some(error), _) => Err(error),
+            (None, Err(error)) => Err(model_error(error)),
+            (None, Ok(counts)) => {
+                follower.update(&counts);
+                if let Some((_, message)) = counts.transient.first() {
+                    tracing_note(task, counts.transient.len(), message);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Second pass: answers become traces, in the order of the rows.
+    fn collect(&self, task: &mut Task<'_>, asking: &[Asking<'_>]) -> Result<(), StageError> {
+        let (mut read, mut missing) = (0_u64, 0_u64);
+        for batch in task.batches()? {
+            let batch = batch?;
+            read += batch.num_rows() as u64;
+            missing += self.collect_batch(task, asking, &batch)?;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^52")]
+        let share = missing as f64 / read.max(1) as f64;
+        if share > task.max_errors() {
+            let message = format!(
+                "{missing} of {read} queries have no complete answer, since calls failed for passing reasons; run again, or accept a share of them with `max_errors`"
+            );
+            return Err(StageError::Transient { message });
+        }
+        task.transient(missing);
+        Ok(())
+    }
+
+    /// Returns the number of queries that lack an answer for a passing reason.
+    fn collect_batch(
+        &self,
+        task: &mut Task<'_>,
+        asking: &[Asking<'_>],
+        batch: &RecordBatch,
+    ) -> Result<u64, StageError> {
+        let mut missing = 0;
+        let mut chunk = Chunk::new(batch);
+        let rows = asking.iter().map(|asking| asking.rows(batch)).collect::<Result<Vec<_>, _>>()?;
+        for row in 0..batch.num_rows() {
+            let (mut answers, mut refusal, mut is_missing) = (Vec::new(), None, false);
+            for (asking, rows) in asking.iter().zip(&rows) {
+                for sample in 0..self.n {
+                    let request = asking.request(rows, row, sample)?;
+                    match asking.model.answer(&request).map_err(model_error)? {
+                        Recorded::Answer(answer) => {
+                            let is_cut = answer.finish_reason.as_deref() == Some("length");
+                            if is_cut && self.truncated == Truncated::Drop {
+                                task.count("truncated_dropped", 1);
+                                refusal.get_or_insert(("truncated".to_owned(), "every answer was cut".to_owned()));
+                            } else {
+                                answers.push((asking, request, answer));
+                            }
+                        }
+                        Recorded::RowError { code, message } => {
+                            task.count("refused_answers", 1);
+                            refusal = Some((code, message));
+                        }
+                        Recorded::Missing => is_missing = true,
+                    }
+                }
+            }
+            if is_missing {
+                missing += 1;
+            } else if answers.is_empty() {
+                let (code, message) = refusal.unwrap_or_else(|| ("no_answer".to_owned(), String::new()));
+                chunk.flush(task, self)?;
+                task.reject(&batch.slice(row, 1), &[Rejection::new(code, Some(json!({"message": message})))])?;
+            } else {
+                task.kept(1);
+                for (asking, request, answer) in answers {
+                    chunk.push(row, asking, request, answer);
+                }
+                if chunk.is_full() {
+                    chunk.flush(task, self)?;
+                }
+            }
+        }
+        chunk.flush(task, self)?;
+        Ok(missing)
+    }
+
+    /// What the teacher sees before the query's own messages.
+    fn preamble(&self) -> Vec<Message> {
+        let system = self.system.iter().map(|text| Message::new("system", text.as_str()));
+        let shots = self.shots.iter().map(|shot| Message::new(shot.role.as_str(), shot.content.as_str()));
+        system.chain(shots).collect()
+    }
+}
+
+fn tracing_note(task: &Task<'_>, count: usize, message: &str) {
+    let message = format!("{count} calls failed for passing reasons, the first: {message}");
+    task.events().emit(&Event::Warning { stage: Some(task.stage().to_owned()), message });
+}
+
+/// What a failed pass means for the run.
+fn model_error(error: ModelError) -> StageError {
+    let message = error.to_string();
+    match error.class() {
+        ErrorClass::Cancelled => StageError::Cancelled,
+        ErrorClass::Unreachable | ErrorClass::KeyRefused | ErrorClass::BudgetSpent => {
+            StageError::Model { failure: ModelFailure::Unavailable, message }
+        }
+        ErrorClass::NotRecorded => StageError::Model { failure: ModelFailure::NotRecorded, message },
+        ErrorClass::Config => StageError::Param(ParamError::new("model", message)),
+        ErrorClass::Store | ErrorClass::Unsupported => StageError::Alarm(message),
+    }
+}
+
+/// Turns the counts of a pass into events.
+struct Follower<'a> {
+    task: &'a Task<'a>,
+    told: std::cell::Cell<(u64, u64, u64)>,
+}
+
+impl<'a> Follower<'a> {
+    fn new(task: &'a Task<'a>) -> Self {
+        Self { task, told: std::cell::Cell::new((0, 0, 0)) }
+    }
+}
+
+impl Progress for Follower<'_> {
+    fn stage(&self) -> &str {
+        self.task.stage()
+    }
+
+    fn update(&self, counts: &pipeline_models::Ensured) {
+        let (asked, stored, tokens) = self.told.get();
+        let now = (
+            counts.asked,
+            counts.from_store + counts.from_recordings,
+            counts.prompt_tokens + counts.completion_tokens,
+        );
+        self.told.set(now);
+        self.task.events().emit(&Event::Calls {
+            stage: self.task.stage().to_owned(),
+            asked: now.0.saturating_sub(asked),
+            stored: now.1.saturating_sub(stored),
+            tokens: now.2.saturating_sub(tokens),
+        });
+    }
+
+    fn note(&self, note: &Note) {
+        let message = match note {
+            Note::RateLimited { wait_seconds } => format!("the server asks to wait {wait_seconds} s"),
+            Note::OtherModel { answered } => format!("the server answers as model `{answered}`"),
+            _ => return,
+        };
+        self.task.events().emit(&Event::Warning { stage: Some(self.task.stage().to_owned()), message });
+    }
+}

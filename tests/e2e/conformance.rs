@@ -1,0 +1,70 @@
+//! What every kind must do, shown on its own example: parameters round-trip, unknown keys are refused, declared columns
+//! are written, rows balance, and neither slices nor partitions matter.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use pipeline_core::Services;
+use pipeline_core::testing::conformance_with;
+use pipeline_models::{Answer, Ensured, Model, ModelError, ModelId, ModelSet, Progress, Recorded, Request};
+
+/// Answers every request with its last message.
+struct Echo(ModelId);
+
+impl Model for Echo {
+    fn id(&self) -> &ModelId {
+        &self.0
+    }
+
+    fn ensure(
+        &self,
+        requests: &mut dyn Iterator<Item = Request>,
+        _progress: &dyn Progress,
+        _cancel: &AtomicBool,
+    ) -> Result<Ensured, ModelError> {
+        Ok(Ensured { asked: requests.count() as u64, ..Ensured::default() })
+    }
+
+    fn answer(&self, request: &Request) -> Result<Recorded, ModelError> {
+        let text = request.messages.last().map(|message| message.content.clone()).unwrap_or_default();
+        Ok(Recorded::Answer(Answer {
+            answer_text: text.clone(),
+            text,
+            reasoning: None,
+            finish_reason: Some("stop".to_owned()),
+            prompt_tokens: Some(1),
+            completion_tokens: Some(1),
+            token_ids: None,
+            token_logprobs: None,
+            tool_calls: None,
+            model: None,
+        }))
+    }
+}
+
+#[test]
+fn every_kind_does_on_its_example_what_kinds_must_do() {
+    let mut services = Services::default();
+    services.insert(Arc::new(ModelSet::new(|name| Ok(Arc::new(Echo(ModelId::named(name, None))) as Arc<dyn Model>))));
+    let registry = pipeline_cli::registry();
+    assert!(registry.0.len() >= 12);
+    for entry in &registry.0 {
+        println!("{}", entry.kind);
+        conformance_with(entry, &services);
+    }
+}
+
+#[test]
+fn kinds_have_names_of_their_own_and_say_what_they_do() {
+    let registry = pipeline_cli::registry();
+    let names: BTreeSet<&str> = registry.0.iter().map(|entry| entry.kind).collect();
+    assert_eq!(names.len(), registry.0.len());
+    for entry in &registry.0 {
+        let schema = serde_json::to_value((entry.schema)()).unwrap();
+        assert!(schema["description"].is_string(), "`{}` has no documentation", entry.kind);
+        for (name, parameter) in schema["properties"].as_object().into_iter().flatten() {
+            assert!(parameter.to_string().contains("\"description\""), "`{}.{name}` has no documentation", entry.kind);
+        }
+    }
+}
