@@ -333,3 +333,19 @@ fn lines(
         next += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_relative_to_the_folder_of_the_dag_file() {
+        let relative = |base: &str, path: &str| relative_to(Path::new(base), Path::new(path));
+        assert_eq!(relative("/p", "/p/a/b.csv"), Some(PathBuf::from("a/b.csv")));
+        assert_eq!(relative("./p", "p/b.csv"), Some(PathBuf::from("b.csv")));
+        assert_eq!(relative("", "b.csv"), Some(PathBuf::from("b.csv")));
+        assert_eq!(relative(".", "./a/b.csv"), Some(PathBuf::from("a/b.csv")));
+        assert_eq!(relative("/p", "/q/b.csv"), None);
+        assert_eq!(relative(".", "/q/b.csv"), None);
+    }
+}

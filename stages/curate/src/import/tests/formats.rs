@@ -48,9 +48,10 @@ fn but_source(rows: Vec<Row>) -> Vec<Row> {
 fn every_format_and_packing_gives_the_same_rows() {
     let lines = numbered(2500);
     let array = format!("[{}]", lines.trim_end().replace('\n', ",\n  "));
-    let cells: String = (0..2500)
+    let cells: Vec<String> = (0..2500)
         .map(|index| format!("problem {index},{index},{index}.50\n"))
         .collect();
+    let cells = cells.concat();
     let table = parquet(vec![
         (
             "q",

@@ -36,7 +36,7 @@ proptest! {
 
     #[test]
     fn extra_gives_back_every_unmapped_value(objects in prop::collection::vec(object(), 1..6)) {
-        let lines: String = objects
+        let lines: Vec<String> = objects
             .iter()
             .map(|object| {
                 let mut row = object.clone();
@@ -44,7 +44,7 @@ proptest! {
                 format!("{}\n", Value::Object(row))
             })
             .collect();
-        let rows = Project::with("p.jsonl", lines).rows(&json!({"files": ["p.jsonl"], "columns": {"prompt": "PROMPT"}}));
+        let rows = Project::with("p.jsonl", lines.concat()).rows(&json!({"files": ["p.jsonl"], "columns": {"prompt": "PROMPT"}}));
         prop_assert_eq!(rows.len(), objects.len());
         for (row, object) in rows.iter().zip(objects) {
             let text = if object.is_empty() { Value::Null } else { Value::Object(object).to_string().into() };

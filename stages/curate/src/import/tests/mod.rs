@@ -173,9 +173,10 @@ fn extra(row: &Row) -> Value {
 
 /// A line `{"q": "...", "a": ...}` for each number.
 fn numbered(count: usize) -> String {
-    (0..count)
+    let lines: Vec<String> = (0..count)
         .map(|index| format!("{{\"q\": \"problem {index}\", \"a\": {index}, \"n\": {index}.50}}\n"))
-        .collect()
+        .collect();
+    lines.concat()
 }
 
 fn simple(file: &str) -> Value {
