@@ -5,8 +5,8 @@
 
 use arrow::array::{ListArray, RecordBatch, StringViewArray};
 use pipeline_core::{External, StageError, rows};
-use schemas::{queries, traces};
 use schemars::JsonSchema;
+use schemas::{queries, traces};
 use serde::{Deserialize, Serialize};
 use stage_verify::{Extraction, Judgement, Verdict};
 
@@ -117,11 +117,13 @@ impl<'a> Judged<'a> {
 
     /// The domain whose verifier judges the row, if any does. A mathematical question with options is a choice.
     pub fn judged_as(&self, row: usize, asked: Option<VerifierName>) -> Option<&'static str> {
-        let domain = asked.map(VerifierName::domain).or_else(|| match self.domain(row) {
-            Some("math") => Some("math"),
-            Some("stem") => Some("stem"),
-            _ => None,
-        })?;
+        let domain = asked
+            .map(VerifierName::domain)
+            .or_else(|| match self.domain(row) {
+                Some("math") => Some("math"),
+                Some("stem") => Some("stem"),
+                _ => None,
+            })?;
         let has_options = !self.options(row).is_empty();
         Some(if has_options { "stem" } else { domain })
     }
@@ -129,7 +131,12 @@ impl<'a> Judged<'a> {
 
 /// The final answer of a text, or why there is none. `judged_as` is `math` or `stem`. For a question with options the
 /// answer is the option's letter.
-pub fn answer_of(judged_as: &str, options: &[&str], text: &str, extraction: Extraction) -> Option<String> {
+pub fn answer_of(
+    judged_as: &str,
+    options: &[&str],
+    text: &str,
+    extraction: Extraction,
+) -> Option<String> {
     if judged_as != "stem" {
         let found = stage_verify::extract(text, extraction).ok()?;
         return Some(found.text.trim().to_owned()).filter(|answer| !answer.is_empty());
@@ -138,15 +145,18 @@ pub fn answer_of(judged_as: &str, options: &[&str], text: &str, extraction: Extr
     let as_if = |letter: &str| stage_verify::verify("stem", letter, options, text, extraction);
     let first = as_if("A");
     match (first.tier, first.verdict) {
-        ("option", Verdict::Correct | Verdict::Incorrect) => {
-            first.answer.filter(|answer| answer.len() == 1 && set.contains(answer.as_str()) && !is_conflict(&first.reason))
-        }
+        ("option", Verdict::Correct | Verdict::Incorrect) => first.answer.filter(|answer| {
+            answer.len() == 1 && set.contains(answer.as_str()) && !is_conflict(&first.reason)
+        }),
         // the text of an option: the letter that it is right for
-        ("option_text", Verdict::Correct | Verdict::Incorrect) => {
-            set.chars().map(String::from).find(|letter| as_if(letter).verdict == Verdict::Correct)
-        }
+        ("option_text", Verdict::Correct | Verdict::Incorrect) => set
+            .chars()
+            .map(String::from)
+            .find(|letter| as_if(letter).verdict == Verdict::Correct),
         // an open question: the answer as it stands
-        ("option_text", Verdict::NoAnswer) if options.is_empty() => first.answer.filter(|answer| !answer.trim().is_empty()),
+        ("option_text", Verdict::NoAnswer) if options.is_empty() => {
+            first.answer.filter(|answer| !answer.trim().is_empty())
+        }
         _ => None,
     }
 }
@@ -157,7 +167,14 @@ fn is_conflict(reason: &str) -> bool {
 }
 
 /// The verdict of a text that has a label; a cut one is never correct.
-pub fn judge(judged_as: &str, label: &str, options: &[&str], text: &str, is_cut: bool, extraction: Extraction) -> Judgement {
+pub fn judge(
+    judged_as: &str,
+    label: &str,
+    options: &[&str],
+    text: &str,
+    is_cut: bool,
+    extraction: Extraction,
+) -> Judgement {
     let judgement = stage_verify::verify(judged_as, label, options, text, extraction);
     if is_cut && judgement.verdict != Verdict::LabelUnparsable {
         return Judgement::new(Verdict::NoAnswer, "truncated", "");
@@ -175,7 +192,11 @@ pub fn verifier_of(judged_as: &str) -> String {
 pub fn externals() -> Vec<External> {
     let external = |domain: &str| {
         let (name, version) = stage_verify::verifier(domain);
-        External { name: format!("verifier {name}"), digest: version.to_string(), sliced: false }
+        External {
+            name: format!("verifier {name}"),
+            digest: version.to_string(),
+            sliced: false,
+        }
     };
     vec![external("math"), external("stem")]
 }

@@ -9,11 +9,16 @@ mod election;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, UInt64Array};
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, UInt64Array,
+};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pipeline_core::error::ensure_share;
 use pipeline_core::seed::partition_of;
-use pipeline_core::{Env, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, StepKind, Task, rows};
+use pipeline_core::{
+    Env, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step,
+    StepKind, Task, rows,
+};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use schemas::{queries, traces};
@@ -79,9 +84,7 @@ impl Stage for Vote {
     const PORTS: &'static [Port] = &[Port::rows(&["traces"], &[])];
 
     fn example() -> Example {
-        let trace = |query: &str, sample: u32, answer: &str| {
-            json!({ "query_id": query, "trace_id": format!("{query}{sample}"), "sample": sample, "domain": "math", "answer_text": answer })
-        };
+        let trace = |query: &str, sample: u32, answer: &str| json!({ "query_id": query, "trace_id": format!("{query}{sample}"), "sample": sample, "domain": "math", "answer_text": answer });
         let rows = vec![
             trace("half", 0, "So it is \\boxed{0.5}."),
             trace("half", 1, "So it is \\boxed{\\frac{1}{2}}."),
@@ -92,12 +95,16 @@ impl Stage for Vote {
             trace("silent", 0, "I cannot tell."),
             trace("half", 4, "So it is \\boxed{\\frac{1}{2}}."),
         ];
-        Example::rows(json!({ "min_share": 0.6 }), "rows", &traces::TABLE, rows).gives(1, &["tie", "tie", "no_answers"])
+        Example::rows(json!({ "min_share": 0.6 }), "rows", &traces::TABLE, rows)
+            .gives(1, &["tie", "tie", "no_answers"])
     }
 
     fn validate(&self) -> Result<(), ParamError> {
         if self.min_votes == 0 {
-            return Err(ParamError::new("min_votes", "`min_votes` must be at least 1"));
+            return Err(ParamError::new(
+                "min_votes",
+                "`min_votes` must be at least 1",
+            ));
         }
         ensure_share("min_share", self.min_share)
     }
@@ -137,31 +144,60 @@ struct Cast {
 
 impl Vote {
     fn send_answers(&self, task: &mut Task<'_>) -> Result<(), StageError> {
-        let columns: Vec<&str> = [queries::QUERY_ID].into_iter().chain(judging::COLUMNS).collect();
+        let columns: Vec<&str> = [queries::QUERY_ID]
+            .into_iter()
+            .chain(judging::COLUMNS)
+            .collect();
         let mut batches = task.batches_of(&columns)?;
         while let Some(batch) = batches.next() {
             let batch = batch?;
             let judged = Judged::new(&batch)?;
-            let casts: Vec<Cast> = (0..batch.num_rows()).into_par_iter().map(|row| self.cast(&judged, row)).collect();
+            let casts: Vec<Cast> = (0..batch.num_rows())
+                .into_par_iter()
+                .map(|row| self.cast(&judged, row))
+                .collect();
             let ids = rows::texts(&batch, queries::QUERY_ID)?;
             let first = batches.ordinal();
             let columns: Vec<ArrayRef> = vec![
                 Arc::new(ids.clone()),
-                Arc::new(UInt64Array::from_iter_values(first..first + batch.num_rows() as u64)),
-                Arc::new(casts.iter().map(|cast| cast.answer.as_deref()).collect::<StringViewArray>()),
-                Arc::new((0..batch.num_rows()).map(|row| judged.label(row)).collect::<StringViewArray>()),
-                Arc::new(casts.iter().map(|cast| Some(cast.agrees)).collect::<BooleanArray>()),
+                Arc::new(UInt64Array::from_iter_values(
+                    first..first + batch.num_rows() as u64,
+                )),
+                Arc::new(
+                    casts
+                        .iter()
+                        .map(|cast| cast.answer.as_deref())
+                        .collect::<StringViewArray>(),
+                ),
+                Arc::new(
+                    (0..batch.num_rows())
+                        .map(|row| judged.label(row))
+                        .collect::<StringViewArray>(),
+                ),
+                Arc::new(
+                    casts
+                        .iter()
+                        .map(|cast| Some(cast.agrees))
+                        .collect::<BooleanArray>(),
+                ),
             ];
-            let partitions = (0..ids.len()).map(|row| partition_of(ids.value(row).as_bytes(), task.partitions())).collect();
+            let partitions = (0..ids.len())
+                .map(|row| partition_of(ids.value(row).as_bytes(), task.partitions()))
+                .collect();
             // views of wide texts are not kept alive until the task ends
-            task.send(partitions, compacted(&RecordBatch::try_new(answers_schema(), columns)?))?;
+            task.send(
+                partitions,
+                compacted(&RecordBatch::try_new(answers_schema(), columns)?),
+            )?;
         }
         Ok(())
     }
 
     /// The final answer of a trace, and whether it is the label.
     fn cast(&self, judged: &Judged<'_>, row: usize) -> Cast {
-        let (Some(judged_as), Some(text)) = (judged.judged_as(row, self.verifier), judged.text(row)) else {
+        let (Some(judged_as), Some(text)) =
+            (judged.judged_as(row, self.verifier), judged.text(row))
+        else {
             return Cast::default();
         };
         if judged.is_cut(row) {
@@ -171,7 +207,8 @@ impl Vote {
         let answer = judging::answer_of(judged_as, &options, text, extraction);
         let agrees = answer.is_some()
             && judged.label(row).is_some_and(|label| {
-                judging::judge(judged_as, label, &options, text, false, extraction).verdict == Verdict::Correct
+                judging::judge(judged_as, label, &options, text, false, extraction).verdict
+                    == Verdict::Correct
             });
         Cast { answer, agrees }
     }
@@ -180,8 +217,14 @@ impl Vote {
         let mut ballots: BTreeMap<String, Ballot> = BTreeMap::new();
         for batch in task.partition("answers")? {
             let batch = batch?;
-            let (ids, ordinals) = (rows::texts(&batch, queries::QUERY_ID)?, rows::row_numbers(&batch, "ordinal")?);
-            let (answers, labels) = (rows::texts(&batch, "answer")?, rows::texts(&batch, "label")?);
+            let (ids, ordinals) = (
+                rows::texts(&batch, queries::QUERY_ID)?,
+                rows::row_numbers(&batch, "ordinal")?,
+            );
+            let (answers, labels) = (
+                rows::texts(&batch, "answer")?,
+                rows::texts(&batch, "label")?,
+            );
             let agrees = rows::booleans(&batch, "agrees")?;
             for row in 0..batch.num_rows() {
                 if !ballots.contains_key(ids.value(row)) {
@@ -199,7 +242,10 @@ impl Vote {
         }
         let ballots: Vec<(String, Ballot)> = ballots.into_iter().collect();
         task.check_cancelled()?;
-        let elections: Vec<Election> = ballots.par_iter().map(|(_, ballot)| elect(ballot, self.tie, self.overwrite)).collect();
+        let elections: Vec<Election> = ballots
+            .par_iter()
+            .map(|(_, ballot)| elect(ballot, self.tie, self.overwrite))
+            .collect();
         for (name, count) in election::counters(&ballots, &elections) {
             task.count(name, count);
         }
@@ -210,7 +256,12 @@ impl Vote {
     fn write_rows(&self, task: &mut Task<'_>) -> Result<(), StageError> {
         let labels = task.shared("labels", |task| self.read_labels(task))?;
         task.note("vote_shares", labels.1.clone());
-        labels.0.write(task, self.rows, |election| self.rejection(election), |_, elections| Ok(columns(elections)))
+        labels.0.write(
+            task,
+            self.rows,
+            |election| self.rejection(election),
+            |_, elections| Ok(columns(elections)),
+        )
     }
 
     fn read_labels(&self, task: &Task<'_>) -> Result<(Findings<Election>, Value), StageError> {
@@ -223,7 +274,8 @@ impl Vote {
                 elections.insert(by_query::key(query), election);
             })?;
         }
-        let histogram = serde_json::to_value(histogram).map_err(|error| StageError::Internal(error.to_string()))?;
+        let histogram = serde_json::to_value(histogram)
+            .map_err(|error| StageError::Internal(error.to_string()))?;
         Ok((Findings(elections), histogram))
     }
 
@@ -249,9 +301,11 @@ impl Vote {
 
 /// A copy that holds its own texts and no more.
 fn compacted(batch: &RecordBatch) -> RecordBatch {
-    let columns = batch.columns().iter().map(|column| match arrow::array::AsArray::as_string_view_opt(column.as_ref()) {
-        Some(texts) => Arc::new(texts.gc()) as ArrayRef,
-        None => Arc::clone(column),
+    let columns = batch.columns().iter().map(|column| {
+        match arrow::array::AsArray::as_string_view_opt(column.as_ref()) {
+            Some(texts) => Arc::new(texts.gc()) as ArrayRef,
+            None => Arc::clone(column),
+        }
     });
     RecordBatch::try_new(batch.schema(), columns.collect()).unwrap_or_else(|_| batch.clone())
 }
@@ -286,25 +340,53 @@ fn labels_schema() -> SchemaRef {
     ]))
 }
 
-fn labels_batch<'a>(ids: impl Iterator<Item = &'a str>, elections: &[Election]) -> Result<RecordBatch, StageError> {
-    let numbers = |read: fn(&Election) -> u64| Arc::new(elections.iter().map(read).collect::<UInt64Array>()) as ArrayRef;
+fn labels_batch<'a>(
+    ids: impl Iterator<Item = &'a str>,
+    elections: &[Election],
+) -> Result<RecordBatch, StageError> {
+    let numbers = |read: fn(&Election) -> u64| {
+        Arc::new(elections.iter().map(read).collect::<UInt64Array>()) as ArrayRef
+    };
     let columns: Vec<ArrayRef> = vec![
         Arc::new(ids.map(Some).collect::<StringViewArray>()),
         numbers(|election| election.first),
-        Arc::new(elections.iter().map(|election| election.label.as_deref()).collect::<StringViewArray>()),
+        Arc::new(
+            elections
+                .iter()
+                .map(|election| election.label.as_deref())
+                .collect::<StringViewArray>(),
+        ),
         numbers(|election| election.votes),
         numbers(|election| election.answered),
         numbers(|election| election.unanswered),
-        Arc::new(elections.iter().map(|election| Some(election.has_conflict)).collect::<BooleanArray>()),
-        Arc::new(elections.iter().map(|election| Some(election.leading.as_str())).collect::<StringViewArray>()),
+        Arc::new(
+            elections
+                .iter()
+                .map(|election| Some(election.has_conflict))
+                .collect::<BooleanArray>(),
+        ),
+        Arc::new(
+            elections
+                .iter()
+                .map(|election| Some(election.leading.as_str()))
+                .collect::<StringViewArray>(),
+        ),
     ];
     Ok(RecordBatch::try_new(labels_schema(), columns)?)
 }
 
-fn for_each_election(batch: &RecordBatch, mut take: impl FnMut(&str, Election)) -> Result<(), StageError> {
+fn for_each_election(
+    batch: &RecordBatch,
+    mut take: impl FnMut(&str, Election),
+) -> Result<(), StageError> {
     let ids = rows::texts(batch, queries::QUERY_ID)?;
     let number = |name: &str| rows::row_numbers(batch, name);
-    let (first, votes, answered, unanswered) = (number("first")?, number("votes")?, number("answered")?, number("unanswered")?);
+    let (first, votes, answered, unanswered) = (
+        number("first")?,
+        number("votes")?,
+        number("answered")?,
+        number("unanswered")?,
+    );
     let (labels, leading) = (rows::texts(batch, "label")?, rows::texts(batch, "leading")?);
     let conflicts = rows::booleans(batch, "has_conflict")?;
     for row in 0..batch.num_rows() {
@@ -325,9 +407,18 @@ fn for_each_election(batch: &RecordBatch, mut take: impl FnMut(&str, Election)) 
 }
 
 fn columns(elections: &[&Election]) -> Vec<(&'static str, ArrayRef)> {
-    let labels: StringViewArray = elections.iter().map(|election| election.label.as_deref()).collect();
-    let shares: Float64Array = elections.iter().map(|election| Some(election.share())).collect();
-    vec![(queries::LABEL, Arc::new(labels)), (queries::VOTE_SHARE, Arc::new(shares))]
+    let labels: StringViewArray = elections
+        .iter()
+        .map(|election| election.label.as_deref())
+        .collect();
+    let shares: Float64Array = elections
+        .iter()
+        .map(|election| Some(election.share()))
+        .collect();
+    vec![
+        (queries::LABEL, Arc::new(labels)),
+        (queries::VOTE_SHARE, Arc::new(shares)),
+    ]
 }
 
 #[cfg(test)]
