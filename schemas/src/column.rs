@@ -136,8 +136,17 @@ impl Table {
 /// Reasons, verdicts and names are not among them.
 pub fn is_long_text(name: &str) -> bool {
     const LONG: [&str; 11] = [
-        "prompt", "response", "reasoning", "answer_text", "extra", "tests", "messages", "request_messages", "options",
-        "reject_evidence", "judge_reason",
+        "prompt",
+        "response",
+        "reasoning",
+        "answer_text",
+        "extra",
+        "tests",
+        "messages",
+        "request_messages",
+        "options",
+        "reject_evidence",
+        "judge_reason",
     ];
     LONG.contains(&name)
 }

@@ -47,7 +47,11 @@ pub const EXTRA: &str = "extra";
 
 /// Columns of a query; a trace begins with the same ones.
 pub const COLUMNS: &[Column] = &[
-    Column::required(QUERY_ID, Type::Text, "24 hexadecimal digits of blake3(domain, messages, options); the label is not in it"),
+    Column::required(
+        QUERY_ID,
+        Type::Text,
+        "24 hexadecimal digits of blake3(domain, messages, options); the label is not in it",
+    ),
     Column::new(DOMAIN, Type::Text, "math, code, stem, chat or instruct"),
     Column::new(SUBDOMAIN, Type::Text, "finer topic, such as algebra"),
     Column::new(MESSAGES, Type::Messages, "the conversation that the student is to answer, system prompt included"),
@@ -71,10 +75,5 @@ pub const COLUMNS: &[Column] = &[
 ];
 
 /// The table.
-pub static TABLE: Table = Table {
-    name: "queries",
-    version: 1,
-    doc: "One problem with its supervision.",
-    base: COLUMNS,
-    own: &[],
-};
+pub static TABLE: Table =
+    Table { name: "queries", version: 1, doc: "One problem with its supervision.", base: COLUMNS, own: &[] };

@@ -61,7 +61,11 @@ pub const COLUMNS: &[Column] = &[
     Column::required(TRACE_ID, Type::Text, "24 hexadecimal digits of blake3(query_id, model, sampling, salt, sample)"),
     Column::new(MODEL, Type::Text, "model name and revision"),
     Column::new(SAMPLE, Type::Int, "index among the samples of one query, from 0"),
-    Column::new(REQUEST_MESSAGES, Type::Messages, "what the model saw, shots and system prompt included; never trained on"),
+    Column::new(
+        REQUEST_MESSAGES,
+        Type::Messages,
+        "what the model saw, shots and system prompt included; never trained on",
+    ),
     Column::new(REASONING, Type::Text, "the thinking part, null where there is none"),
     Column::new(ANSWER_TEXT, Type::Text, "the answer part"),
     Column::new(RESPONSE, Type::Text, "the raw response, byte-exact"),

@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{Ended, Project, ended, program};
 use crate::sums;
+use crate::support::{Ended, Project, ended, program};
 
 /// A project of three stages that needs no server.
 fn project() -> Project {
@@ -68,7 +68,7 @@ fn a_misspelt_kind_is_shown_in_place_with_the_nearest_one() {
 fn a_misspelt_column_names_the_file_and_the_columns_there_are() {
     let project = ran_once();
     project.edit("\"question\"", "\"qestion\"");
-    fails(&project, 3, &["problems.jsonl", "qestion", "question"]);
+    fails(&project, 2, &["dag.toml:7:22", "problems.jsonl", "qestion", "did you mean `question`?"]);
 }
 
 #[test]
@@ -79,11 +79,21 @@ fn a_condition_on_an_unknown_column_is_a_mistake_of_the_dag_file() {
 }
 
 #[test]
-fn a_column_that_nobody_fills_is_a_mistake_of_the_dag_file() {
+fn a_table_or_column_that_nobody_fills_is_a_mistake_of_the_dag_file() {
     let project = ran_once();
     let dag = project.read("dag.toml");
     project.write("dag.toml", format!("{dag}\n[stages.hard]\nkind = \"difficulty\"\ninputs = \"unique\"\n"));
-    fails(&project, 2, &["dag.toml", "difficulty"]).err.contains("traces");
+    fails(&project, 2, &["dag.toml:20:10", "port `rows` takes traces, and `unique` gives queries"]);
+
+    let (project, _server) = sums::project(3, Duration::ZERO);
+    project.edit("inputs = \"verified\"", "inputs = \"fluent\"");
+    let run = project.run(&[]);
+    assert_eq!(run.code, 2, "{run:#?}");
+    assert!(
+        run.err.contains("column `verdict` is needed here") && run.err.contains("`verify` fills it"),
+        "{}",
+        run.err
+    );
 }
 
 #[test]
@@ -105,7 +115,7 @@ fn all_mistakes_come_at_once() {
 fn a_missing_file_is_named() {
     let project = ran_once();
     std::fs::remove_file(project.path().join("problems.jsonl")).unwrap();
-    fails(&project, 3, &["problems.jsonl"]);
+    fails(&project, 2, &["dag.toml:4", "`problems.jsonl` does not exist"]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Project, ended};
 use crate::sums;
+use crate::support::{Project, ended};
 
 const ARGUMENTS: [&str; 3] = ["--json", "--shard-rows", "5"];
 const PROBLEMS: u64 = 30;
@@ -11,8 +11,11 @@ const PROBLEMS: u64 = 30;
 const IN_FLIGHT: u64 = 4;
 const DELAY: Duration = Duration::from_millis(4);
 
+/// Files of each stage.
+type AllBytes = Vec<(String, std::collections::BTreeMap<String, Vec<u8>>)>;
+
 /// Bytes of every stage after a run that nothing disturbed, and how long it took.
-fn undisturbed() -> (Vec<(String, std::collections::BTreeMap<String, Vec<u8>>)>, Duration) {
+fn undisturbed() -> (AllBytes, Duration) {
     let (project, server) = sums::project(PROBLEMS, DELAY);
     let begun = Instant::now();
     project.call("run", &ARGUMENTS).ok();
@@ -21,7 +24,7 @@ fn undisturbed() -> (Vec<(String, std::collections::BTreeMap<String, Vec<u8>>)>,
     (all_bytes(&project), took)
 }
 
-fn all_bytes(project: &Project) -> Vec<(String, std::collections::BTreeMap<String, Vec<u8>>)> {
+fn all_bytes(project: &Project) -> AllBytes {
     project.digests().into_keys().map(|stage| (stage.clone(), project.bytes_of(&stage))).collect()
 }
 
@@ -66,7 +69,7 @@ fn committed_tasks_of_a_killed_run_are_not_done_again() {
     let (project, server) = sums::project(PROBLEMS, Duration::from_millis(20));
     let mut child = project.start("run", &ARGUMENTS);
     // wait until some tasks of the sampling are committed, then kill
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while server.calls() < 50 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -102,7 +105,7 @@ fn manifests(project: &Project) -> std::collections::BTreeMap<String, Vec<u8>> {
 fn an_interrupt_ends_the_run_with_its_own_code_and_the_next_run_goes_on() {
     let (project, server) = sums::project(PROBLEMS, Duration::from_millis(20));
     let child = project.start("run", &ARGUMENTS);
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while server.calls() < 10 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }

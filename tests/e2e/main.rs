@@ -1,6 +1,14 @@
 //! End to end, through the program itself. Names of tests are claims.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "helpers of tests fail by panicking, tell why they skip, and read what `make test` sets"
+)]
 
 mod conformance;
+mod data;
 mod errors;
 mod incremental;
 mod jobs;

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::quickstart::python;
-use crate::support::{Project, ended, repository};
 use crate::sums;
+use crate::support::{Project, ended, repository};
 
 #[test]
 fn a_variable_counts_by_its_value_and_the_changed_key_is_named() {
@@ -59,7 +59,10 @@ kind = "mix"
 inputs = { rows = ["one", "two"] }
 "#,
     );
-    project.write("one.jsonl", "{\"turns\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"你好\"}]}\n");
+    project.write(
+        "one.jsonl",
+        "{\"turns\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"你好\"}]}\n",
+    );
     project.write("two.jsonl", "{\"q\": \"Which?\", \"choices\": [\"x\", \"y\"], \"a\": \"A\"}\n{\"q\": \"What?\", \"choices\": null, \"a\": \"B\"}\n");
     project.run(&[]).ok();
     let rows = project.rows("both", &[]);
@@ -71,7 +74,13 @@ inputs = { rows = ["one", "two"] }
 
 #[test]
 fn text_is_byte_exact_through_every_stage_and_export() {
-    let texts = ["全角ＡＢＣ　空格", "é as one, e\u{301} as two", "line\u{2028}separator", "tab\tand \"quotes\" \\frac{1}{2}", "表情 🧮"];
+    let texts = [
+        "全角ＡＢＣ　空格",
+        "é as one, e\u{301} as two",
+        "line\u{2028}separator",
+        "tab\tand \"quotes\" \\frac{1}{2}",
+        "表情 🧮",
+    ];
     let project = Project::new(
         "[stages.all]\nkind = \"import\"\nfiles = [\"a.jsonl\"]\nrows = \"queries\"\ndomain = \"math\"\nlicense = \"MIT\"\ncolumns = { prompt = \"q\", label = \"a\" }\n\n[stages.same]\nkind = \"dedup\"\ninputs = \"all\"\nallow_empty = false\n",
     );

@@ -45,7 +45,7 @@ fn run(arguments: args::Arguments, registry: &Registry) -> Exit {
         Command::Show(arguments) => commands::show::show(&arguments, registry),
         Command::Export(arguments) => commands::export::export(&arguments, registry),
         Command::Kinds(arguments) => commands::kinds::kinds(&arguments, registry),
-        Command::Verify(arguments) => commands::verify::verify(&arguments),
+        Command::Verify(arguments) => Ok(commands::verify::verify(&arguments)),
         Command::Calls(arguments) => commands::calls::calls(&arguments),
         Command::Clean(arguments) => commands::clean::clean(&arguments, registry),
         Command::Worker(arguments) => return commands::worker::worker(&arguments, registry),

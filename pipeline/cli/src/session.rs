@@ -10,7 +10,7 @@ use pipeline_core::{Env, EventSink};
 use pipeline_engine::dagfile::{self, DagError, DagErrors, DagFile, Node};
 use pipeline_engine::{Project, Registry, Runner, Store};
 use pipeline_models::{
-    Budget, BudgetConfig, CallStore, ModelConfig, ModelError, ModelSet, OpenOptions, Secret, Timing, open,
+    Budget, BudgetConfig, CallStore, Engine, ModelConfig, ModelError, ModelSet, OpenOptions, Secret, Timing, open,
 };
 
 use crate::args;
@@ -59,7 +59,11 @@ impl Session {
     pub fn open(given: &args::Project, registry: &Registry, options: Options) -> Result<Self, Failure> {
         let dag = given.dag.clone();
         if dag.is_dir() {
-            let message = format!("`{}` is a folder; name the dag file in it, such as `{}`", dag.display(), dag.join("dag.toml").display());
+            let message = format!(
+                "`{}` is a folder; name the dag file in it, such as `{}`",
+                dag.display(),
+                dag.join("dag.toml").display()
+            );
             return Err(Failure::usage(message));
         }
         let reading = dagfile::read(&dag, &dagfile::Disk, &variable);
@@ -73,14 +77,19 @@ impl Session {
         let project = match Project::check(file, registry, identities) {
             Ok(project) if errors.is_empty() => project,
             Ok(project) => return Err(rendered(&errors, &project.dag)),
-            Err((file, found)) => {
+            Err(wrong) => {
+                let (file, found) = *wrong;
                 errors.extend(found);
                 errors.tidy();
                 return Err(rendered(&errors, &file));
             }
         };
         let base = dag.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
-        let out = given.out.clone().or_else(|| run.out.as_ref().map(|out| base.join(out))).unwrap_or_else(|| base.join("out"));
+        let out = given
+            .out
+            .clone()
+            .or_else(|| run.out.as_ref().map(|out| base.join(out)))
+            .unwrap_or_else(|| base.join("out"));
         let calls = given.calls.clone().or_else(|| run.calls.as_ref().map(|calls| base.join(calls)));
         let calls = calls.unwrap_or_else(|| out.join("calls"));
         let links = match (given.limit, dag.file_stem().and_then(|stem| stem.to_str())) {
@@ -155,19 +164,30 @@ fn models(file: &DagFile, errors: &mut DagErrors) -> (BTreeMap<String, ModelConf
             Ok(config) => {
                 if let Err(error) = config.validate(name) {
                     errors.push(DagError::new(error.to_string()).at(node.key_or_value_place()));
+                } else if config.identity().is_none() {
+                    let message = format!("model `{name}`: engine `local` is not part of this build");
+                    let hint = "serve the weights with any OpenAI-compatible server and use engine `openai`";
+                    errors.push(DagError::new(message).at(node.key_or_value_place()).with_hint(hint));
                 }
                 models.insert(name.clone(), config);
             }
             Err(problem) => errors.push(section_error(&format!("model `{name}`"), node, &problem)),
         }
     }
-    let budget = match &file.budget {
+    let budget: BudgetConfig = match &file.budget {
         None => BudgetConfig::default(),
         Some(node) => dagfile::parse_params(&node.to_json()).unwrap_or_else(|problem| {
             errors.push(section_error("`[budget]`", node, &problem));
             BudgetConfig::default()
         }),
     };
+    let unpriced = models.iter().find(|(_, config)| config.engine == Engine::Openai && config.price.is_none());
+    if let (Some(_), Some((name, _)), Some(node)) = (budget.money, unpriced, &file.budget) {
+        let message = format!("a budget in money needs the price of model `{name}`");
+        let hint =
+            "add `price = { input = 0.27, output = 1.10, currency = \"USD\" }` (per million tokens), or use `tokens`";
+        errors.push(DagError::new(message).at(node.key_or_value_place()).with_hint(hint));
+    }
     (models, budget)
 }
 
@@ -180,12 +200,16 @@ fn section_error(what: &str, node: &Node, problem: &dagfile::ParamProblem) -> Da
         dagfile::PathSegment::Index(_) => None,
     });
     let place = key.or_else(|| node.get(word)).map_or_else(|| node.key_or_value_place(), Node::key_or_value_place);
-    let error = DagError::new(format!("{what}: {}", problem.message.split(", expected").next().unwrap_or_default())).at(place);
-    if !problem.message.starts_with("unknown field") {
+    let error =
+        DagError::new(format!("{what}: {}", problem.message.split(", expected").next().unwrap_or_default())).at(place);
+    if !problem.message.starts_with("unknown") {
         return error;
     }
     let known: Vec<&str> = words.skip(1).step_by(2).collect();
-    error.with_nearest(dagfile::nearest(word, &known))
+    match dagfile::nearest(word, &known) {
+        Some(near) => error.with_nearest(Some(near)),
+        None => error.with_hint(format!("there are: {}", known.join(", "))),
+    }
 }
 
 /// Identity of a model as recipes hold it.

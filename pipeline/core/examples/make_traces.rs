@@ -13,8 +13,30 @@ use serde_json::{Value, json};
 
 /// Words that the texts are made of; enough that zstd shrinks them about as it shrinks real traces.
 const WORDS: [&str; 24] = [
-    "therefore", "we", "add", "the", "first", "term", "to", "both", "sides", "and", "divide", "by", "two", "so", "that",
-    "x", "equals", "\\frac{a}{b}", "which", "gives", "因此", "我们", "得到", "答案",
+    "therefore",
+    "we",
+    "add",
+    "the",
+    "first",
+    "term",
+    "to",
+    "both",
+    "sides",
+    "and",
+    "divide",
+    "by",
+    "two",
+    "so",
+    "that",
+    "x",
+    "equals",
+    "\\frac{a}{b}",
+    "which",
+    "gives",
+    "因此",
+    "我们",
+    "得到",
+    "答案",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -57,6 +79,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         writer.write(&from_json(&schema, &rows)?)?;
     }
     let written = writer.finish()?;
-    std::io::Write::write_all(&mut std::io::stderr(), format!("{} rows, {} bytes\n", written.rows, written.bytes).as_bytes())?;
+    std::io::Write::write_all(
+        &mut std::io::stderr(),
+        format!("{} rows, {} bytes\n", written.rows, written.bytes).as_bytes(),
+    )?;
     Ok(())
 }

@@ -85,11 +85,7 @@ pub struct TableType {
 impl TableType {
     /// The full schema of a table, with `filled` columns that hold values.
     pub fn of<'a>(table: &'static Table, filled: impl IntoIterator<Item = &'a str>) -> Self {
-        Self {
-            table: Some(table),
-            schema: table.schema(),
-            filled: filled.into_iter().map(str::to_owned).collect(),
-        }
+        Self { table: Some(table), schema: table.schema(), filled: filled.into_iter().map(str::to_owned).collect() }
     }
 
     /// Name of the table, or `rows`.

@@ -105,7 +105,11 @@ impl Recipe {
             return Some(format!("seed changed: {} -> {}", optional(older.seed), optional(self.seed)));
         }
         if self.max_errors != older.max_errors {
-            return Some(format!("`max_errors` changed: {} -> {}", optional(older.max_errors), optional(self.max_errors)));
+            return Some(format!(
+                "`max_errors` changed: {} -> {}",
+                optional(older.max_errors),
+                optional(self.max_errors)
+            ));
         }
         if let Some(change) = self.external_difference(older) {
             return Some(change);
@@ -149,9 +153,8 @@ fn map_difference(what: &str, old: &BTreeMap<String, String>, new: &BTreeMap<Str
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
     keys.into_iter().find_map(|key| {
         let (before, after) = (old.get(key), new.get(key));
-        (before != after).then(|| {
-            format!("{what} `{key}` changed: {} -> {}", optional(before.cloned()), optional(after.cloned()))
-        })
+        (before != after)
+            .then(|| format!("{what} `{key}` changed: {} -> {}", optional(before.cloned()), optional(after.cloned())))
     })
 }
 

@@ -101,9 +101,8 @@ impl<'a> Messages<'a> {
         let lists = lists(batch, name)?;
         let wrong = || wrong_type(name, "a list of messages", lists.data_type());
         let items: &StructArray = lists.values().as_struct_opt().ok_or_else(wrong)?;
-        let part = |part: &str| {
-            items.column_by_name(part).and_then(|column| column.as_string_view_opt()).ok_or_else(wrong)
-        };
+        let part =
+            |part: &str| items.column_by_name(part).and_then(|column| column.as_string_view_opt()).ok_or_else(wrong);
         Ok(Self { lists, roles: part("role")?, contents: part("content")?, tool_calls: part("tool_calls")? })
     }
 
@@ -153,10 +152,9 @@ pub fn with_columns(
             if let Some((_, array)) = replaced.iter().find(|(replaced, _)| replaced == name) {
                 return Arc::clone(array);
             }
-            batch.column_by_name(name).map_or_else(
-                || arrow::array::new_null_array(field.data_type(), batch.num_rows()),
-                Arc::clone,
-            )
+            batch
+                .column_by_name(name)
+                .map_or_else(|| arrow::array::new_null_array(field.data_type(), batch.num_rows()), Arc::clone)
         })
         .collect();
     Ok(RecordBatch::try_new_with_options(

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
-use parquet::arrow::ProjectionMask;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
@@ -48,8 +48,8 @@ impl TableFile {
         let natural = ArrowReaderMetadata::load(&file, options).map_err(StageError::parquet(path))?;
         let schema = Arc::new(with_views(natural.schema()));
         let options = ArrowReaderOptions::new().with_schema(schema);
-        let metadata = ArrowReaderMetadata::try_new(Arc::clone(natural.metadata()), options)
-            .map_err(StageError::parquet(path))?;
+        let metadata =
+            ArrowReaderMetadata::try_new(Arc::clone(natural.metadata()), options).map_err(StageError::parquet(path))?;
         Ok(Self { path: path.to_owned(), metadata })
     }
 
@@ -208,10 +208,9 @@ impl TableWriter {
     pub fn create(path: &Path, schema: &SchemaRef) -> Result<Self, StageError> {
         let file = File::create(path).map_err(StageError::io("write", path))?;
         let sink = Hashing { inner: BufWriter::with_capacity(1 << 20, file), hasher: blake3::Hasher::new(), bytes: 0 };
-        let options =
-            ArrowWriterOptions::new().with_properties(properties(schema)).with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(sink, Arc::clone(schema), options)
-            .map_err(StageError::parquet(path))?;
+        let options = ArrowWriterOptions::new().with_properties(properties(schema)).with_skip_arrow_metadata(true);
+        let writer =
+            ArrowWriter::try_new_with_options(sink, Arc::clone(schema), options).map_err(StageError::parquet(path))?;
         Ok(Self { path: path.to_owned(), writer, group_bytes: 0, group_rows: 0, rows: 0, raw_bytes: 0 })
     }
 
@@ -258,9 +257,7 @@ impl TableWriter {
         let Self { path, writer, rows, raw_bytes, .. } = self;
         let sink = writer.into_inner().map_err(StageError::parquet(&path))?;
         let Hashing { inner, hasher, bytes } = sink;
-        let file = inner
-            .into_inner()
-            .map_err(|error| StageError::io("write", &path)(error.into_error()))?;
+        let file = inner.into_inner().map_err(|error| StageError::io("write", &path)(error.into_error()))?;
         file.sync_all().map_err(StageError::io("write", &path))?;
         Ok(Written { digest: Digest::finish(&hasher), path, rows, bytes, raw_bytes })
     }

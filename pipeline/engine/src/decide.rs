@@ -125,13 +125,7 @@ fn reuse_reason(
     }
 }
 
-fn run_reason(
-    project: &Project,
-    node: &Node,
-    recipe: &Recipe,
-    version: &Version,
-    current: Option<&Version>,
-) -> String {
+fn run_reason(project: &Project, node: &Node, recipe: &Recipe, version: &Version, current: Option<&Version>) -> String {
     let begun = version.folder.join("plan.json").exists();
     let difference = current.and_then(Version::recipe).and_then(|old| recipe.first_difference(&old));
     match (difference, begun) {

@@ -174,7 +174,7 @@ mod tests {
         holder.host = "elsewhere".to_owned();
         fs::write(&path, serde_json::to_vec(&holder).unwrap()).unwrap();
         assert!(matches!(Lease::ask(&path, "b", TTL).unwrap(), Asked::Taken));
-        let old = SystemTime::now() - Duration::from_secs(60);
+        let old = SystemTime::now() - Duration::from_mins(1);
         fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
         assert!(matches!(Lease::ask(&path, "b", TTL).unwrap(), Asked::Granted(_)));
     }

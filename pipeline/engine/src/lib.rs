@@ -7,6 +7,7 @@
 pub mod clean;
 pub mod dagfile;
 pub mod decide;
+pub mod edges;
 pub mod lease;
 pub mod paths;
 pub mod plan;

@@ -36,7 +36,11 @@ pub fn make(
     let last = node.steps.len().saturating_sub(1);
     let steps = node.steps.iter().enumerate().map(|(index, step)| {
         let prefix = if index == last { String::new() } else { format!("{}-", step.name) };
-        StepPlan { name: step.name.to_owned(), kind: step.kind.into(), tasks: tasks(step.kind, &prefix, &pieces, partitions) }
+        StepPlan {
+            name: step.name.to_owned(),
+            kind: step.kind.into(),
+            tasks: tasks(step.kind, &prefix, &pieces, partitions),
+        }
     });
     Ok(Plan {
         format: FORMAT,

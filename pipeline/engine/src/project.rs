@@ -103,7 +103,7 @@ impl Project {
         dag: DagFile,
         registry: &Registry,
         models: BTreeMap<String, String>,
-    ) -> Result<Self, (DagFile, DagErrors)> {
+    ) -> Result<Self, Box<(DagFile, DagErrors)>> {
         let mut errors = DagErrors::default();
         let order = match dagfile::order(&dag.stages) {
             Ok(order) => order,
@@ -114,7 +114,7 @@ impl Project {
                     parse_stage(def, registry, &mut errors);
                 }
                 errors.tidy();
-                return Err((dag, errors));
+                return Err(Box::new((dag, errors)));
             }
         };
         if dag.stages.is_empty() {
@@ -131,7 +131,7 @@ impl Project {
         }
         if !errors.is_empty() {
             errors.tidy();
-            return Err((dag, errors));
+            return Err(Box::new((dag, errors)));
         }
         let name = dag.pipeline.name.clone().unwrap_or_else(|| "pipeline".to_owned());
         let seed = dag.pipeline.seed;
@@ -174,8 +174,8 @@ fn parse_stage(def: &StageDef, registry: &Registry, errors: &mut DagErrors) -> O
     }
 }
 
-/// A parameter's error at its place in the file.
-fn problem(def: &StageDef, error: &ParamError) -> DagError {
+/// A parameter's error at its place in the file, also for one that only shows when the stage runs.
+pub fn problem(def: &StageDef, error: &ParamError) -> DagError {
     let path = path_segments(&error.path);
     let from_serde = error.hint.is_none()
         && ["unknown field", "missing field", "unknown variant", "invalid"]
@@ -303,7 +303,8 @@ fn connect(
             }
         }
         if sources.len() > 1 && !port.many {
-            let message = format!("port `{}` of kind `{}` takes one input, {} are given", port.name, entry.kind, sources.len());
+            let message =
+                format!("port `{}` of kind `{}` takes one input, {} are given", port.name, entry.kind, sources.len());
             errors.push(DagError::new(message).at(&references[0].place));
         }
         edges.insert(port.name.to_owned(), sources);
@@ -365,13 +366,20 @@ fn output_of(node: &Node, reference: &InputRef, errors: &mut DagErrors) -> Optio
 fn check_edge(port: &Port, node: &Node, output: usize, reference: &InputRef, errors: &mut DagErrors) {
     let rows: &TableType = &node.outputs[output].rows;
     if !port.tables.is_empty() && !port.tables.contains(&rows.name()) {
-        let message = format!("port `{}` takes {}, and `{}` gives {}", port.name, port.tables.join(" or "), node.name, rows.name());
+        let message = format!(
+            "port `{}` takes {}, and `{}` gives {}",
+            port.name,
+            port.tables.join(" or "),
+            node.name,
+            rows.name()
+        );
         errors.push(DagError::new(message).at(&reference.place));
         return;
     }
     for column in port.needs {
         if !rows.filled.contains(*column) {
-            let message = format!("column `{column}` is needed here, and no stage before has filled it in `{}`", node.name);
+            let message =
+                format!("column `{column}` is needed here, and no stage before has filled it in `{}`", node.name);
             let error = DagError::new(message).at(&reference.place);
             errors.push(match filled_by(column) {
                 Some(hint) => error.with_hint(hint),
@@ -387,7 +395,9 @@ fn filled_by(column: &str) -> Option<&'static str> {
         "label" => "name the column of the answer in the import: `columns = { label = \"...\" }`, or use `vote`",
         "verdict" | "answer" | "verifier" => "a stage of kind `verify` fills it",
         "pass_rate" | "rollouts" => "a stage of kind `difficulty` fills it; `attach` brings it to other rows",
-        "response" | "answer_text" | "trace_id" | "sample" => "a stage of kind `sample`, or an import of traces, fills it",
+        "response" | "answer_text" | "trace_id" | "sample" => {
+            "a stage of kind `sample`, or an import of traces, fills it"
+        }
         _ => return None,
     })
 }

@@ -81,7 +81,9 @@ impl EventSink for Several<'_> {
 /// The line that a person reads for an event; `None` for those that only move a progress bar.
 pub fn line(event: &Event) -> Option<String> {
     let line = match event {
-        Event::RunStarted { .. } | Event::Progress { .. } | Event::Calls { .. } | Event::TaskCommitted { .. } => return None,
+        Event::RunStarted { .. } | Event::Progress { .. } | Event::Calls { .. } | Event::TaskCommitted { .. } => {
+            return None;
+        }
         Event::RunFinished { complete, seconds } => {
             format!(" {}  {seconds:.1} s", if *complete { "complete" } else { "incomplete" })
         }
@@ -89,7 +91,8 @@ pub fn line(event: &Event) -> Option<String> {
             format!(" reuse  {kind:<17} {stage:<14} {} rows ({reason})", grouped(*rows))
         }
         Event::Started { stage, kind, reason, tasks, reused_tasks, .. } => {
-            let reused = if *reused_tasks > 0 { format!(", {reused_tasks} of {tasks} tasks reused") } else { String::new() };
+            let reused =
+                if *reused_tasks > 0 { format!(", {reused_tasks} of {tasks} tasks reused") } else { String::new() };
             format!(" run    {kind:<17} {stage:<14} {reason}{reused}")
         }
         Event::Finished { stage, kind, read, kept, written, rejected, transient, seconds } => {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use pipeline_core::task::{Slice, TaskResult};
 use pipeline_core::table_io::Written;
+use pipeline_core::task::{Slice, TaskResult};
 use pipeline_core::{Digest, Fingerprint, Source, StepKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

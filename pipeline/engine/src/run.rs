@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pipeline_core::task::PortInput;
-use pipeline_core::{Digest, Env, Event, EventSink, StageError};
+use pipeline_core::{Env, Event, EventSink, StageError};
 
 use crate::decide::{Decision, Outcome, decide};
+use crate::edges::{Made, digests, port_inputs, rows_of};
 use crate::lease;
 use crate::project::{Node, Project};
 use crate::records::Success;
@@ -80,13 +81,6 @@ impl Status {
             _ => None,
         }
     }
-}
-
-/// A stage's output that others may read.
-#[derive(Debug, Clone)]
-struct Made {
-    version: Version,
-    success: Success,
 }
 
 /// What is to be done about a stage, as `plan` and `status` show it.
@@ -164,7 +158,7 @@ impl Runner<'_> {
             }
             let mut decision = decide(self.project, node, self.store, self.env, digests(self.project, node, &made))?;
             let rows = node.rows_port().and_then(|port| rows_of(self.project, node, port, &made));
-            self.adjust(node, selection, &mut decision);
+            Self::adjust(node, selection, &mut decision);
             let reason = match &decision.outcome {
                 Outcome::Reuse { success, reason } => {
                     made.insert(index, Made { version: decision.version.clone(), success: success.as_ref().clone() });
@@ -214,7 +208,8 @@ impl Runner<'_> {
         }
         let names: Vec<&str> = self.project.nodes.iter().map(|node| node.name.as_str()).collect();
         let near = crate::dagfile::nearest(name, &names);
-        let hint = near.map_or_else(|| format!("there are: {}", names.join(", ")), |near| format!("did you mean `{near}`?"));
+        let hint =
+            near.map_or_else(|| format!("there are: {}", names.join(", ")), |near| format!("did you mean `{near}`?"));
         let message = format!("no stage `{name}`; {hint}");
         Err(StageError::Param(pipeline_core::ParamError::new("stage", message)))
     }
@@ -264,14 +259,16 @@ impl Runner<'_> {
         if let Some(missing) = node.upstream().find(|stage| !made.contains_key(stage)) {
             if selection.only.is_some() || selection.from.is_some() {
                 let name = &self.project.nodes[missing].name;
-                return Status::Failed(StageError::Alarm(format!("its input `{name}` has no output yet; run it first")));
+                return Status::Failed(StageError::Alarm(format!(
+                    "its input `{name}` has no output yet; run it first"
+                )));
             }
             return Status::Blocked;
         }
         match self.make(node, selection, made) {
             Ok((version, success, ran)) => {
                 made.insert(index, Made { version, success: success.clone() });
-                match self.alarm(node, &success) {
+                match Self::alarm(node, &success) {
                     Some(message) => {
                         made.remove(&index);
                         Status::Failed(StageError::Alarm(message))
@@ -294,7 +291,7 @@ impl Runner<'_> {
         made: &BTreeMap<usize, Made>,
     ) -> Result<(Version, Success, bool), StageError> {
         let mut decision = decide(self.project, node, self.store, self.env, digests(self.project, node, made))?;
-        self.adjust(node, selection, &mut decision);
+        Self::adjust(node, selection, &mut decision);
         let Decision { recipe, version, outcome } = decision;
         match outcome {
             Outcome::Reuse { success, reason } => {
@@ -306,7 +303,7 @@ impl Runner<'_> {
             }
             Outcome::Run { reason } => {
                 let begun = Instant::now();
-                let aside = self.reopen(node, selection, &version)?;
+                let aside = Self::reopen(node, selection, &version)?;
                 let success = self.work(node, made, &recipe, &version, reason);
                 settle(aside.as_deref(), &version, success.is_ok());
                 let success = success?;
@@ -318,7 +315,7 @@ impl Runner<'_> {
     }
 
     /// Turns a reuse into a run where the user asked for it.
-    fn adjust(&self, node: &Node, selection: &Selection, decision: &mut Decision) {
+    fn adjust(node: &Node, selection: &Selection, decision: &mut Decision) {
         let Outcome::Reuse { success, .. } = &decision.outcome else { return };
         if selection.force.iter().any(|name| is_named(node, name)) {
             decision.outcome = Outcome::Run { reason: "forced".to_owned() };
@@ -329,7 +326,7 @@ impl Runner<'_> {
     }
 
     /// Takes back what a forced run or a retry must do again. A forced run moves the version aside and says where.
-    fn reopen(&self, node: &Node, selection: &Selection, version: &Version) -> Result<Option<PathBuf>, StageError> {
+    fn reopen(node: &Node, selection: &Selection, version: &Version) -> Result<Option<PathBuf>, StageError> {
         let success = version.folder.join("_SUCCESS.json");
         if selection.force.iter().any(|name| is_named(node, name)) {
             // links of other dag files go on pointing to the name; the old bytes stay until the new ones are there
@@ -362,14 +359,18 @@ impl Runner<'_> {
         write_recipe(folder, recipe)?;
         let plan = settle_plan(folder, &plan)?;
         crate::work::create_folders(folder)?;
-        let reused_tasks = if node.is_row_wise() { crate::share::share_tasks(self.store, node, recipe, folder, &plan)? } else { 0 };
+        let reused_tasks =
+            if node.is_row_wise() { crate::share::share_tasks(self.store, node, recipe, folder, &plan)? } else { 0 };
         self.events.emit(&Event::Started {
             stage: node.name.clone(),
             kind: node.entry.kind.to_owned(),
             reason,
             tasks: plan.steps.iter().map(|step| step.tasks.len()).sum(),
             reused_tasks,
-            rows: node.rows_port().and_then(|port| inputs.get(port)).map(|given| given.iter().map(PortInput::rows).sum()),
+            rows: node
+                .rows_port()
+                .and_then(|port| inputs.get(port))
+                .map(|given| given.iter().map(PortInput::rows).sum()),
         });
         Work {
             node,
@@ -399,13 +400,16 @@ impl Runner<'_> {
             seconds,
         });
         if counts.transient > 0 {
-            let message = format!("{} rows failed for passing reasons and are left out; `run --retry-errors` asks for them again", counts.transient);
+            let message = format!(
+                "{} rows failed for passing reasons and are left out; `run --retry-errors` asks for them again",
+                counts.transient
+            );
             self.events.emit(&Event::Warning { stage: Some(node.name.clone()), message });
         }
     }
 
     /// A result that cannot be meant: a stage that reads rows and keeps none, an import that finds none.
-    fn alarm(&self, node: &Node, success: &Success) -> Option<String> {
+    fn alarm(node: &Node, success: &Success) -> Option<String> {
         let counts = &success.counts;
         if node.allow_empty || counts.written > 0 {
             return None;
@@ -443,49 +447,4 @@ fn settle(aside: Option<&Path>, version: &Version, is_made: bool) {
 /// Whether a name on the command line means this stage: its own name, or the one it has before its matrix.
 pub fn is_named(node: &Node, name: &str) -> bool {
     node.name == name || node.def.base == name
-}
-
-fn output_name(project: &Project, stage: usize, output: usize) -> &'static str {
-    project.nodes[stage].outputs[output].name
-}
-
-fn digests(project: &Project, node: &Node, made: &BTreeMap<usize, Made>) -> BTreeMap<String, Vec<Digest>> {
-    let of = |(stage, output): &(usize, usize)| {
-        let record = made.get(stage)?.success.outputs.get(output_name(project, *stage, *output))?;
-        Some(record.digest)
-    };
-    let ports = node.edges.iter();
-    ports.map(|(port, sources)| (port.clone(), sources.iter().filter_map(of).collect())).collect()
-}
-
-fn rows_of(project: &Project, node: &Node, port: &str, made: &BTreeMap<usize, Made>) -> Option<u64> {
-    let sources = node.edges.get(port)?;
-    let rows = sources.iter().map(|(stage, output)| {
-        let name = output_name(project, *stage, *output);
-        made.get(stage)?.success.outputs.get(name).map(|record| record.rows)
-    });
-    rows.sum()
-}
-
-fn port_inputs(
-    project: &Project,
-    node: &Node,
-    made: &BTreeMap<usize, Made>,
-) -> Result<BTreeMap<String, Vec<PortInput>>, StageError> {
-    let mut inputs = BTreeMap::new();
-    for (port, sources) in &node.edges {
-        let mut given = Vec::new();
-        for (stage, output) in sources {
-            let declared = &project.nodes[*stage].outputs[*output];
-            let found = made.get(stage).and_then(|made| {
-                let record = made.success.outputs.get(declared.name)?;
-                Some(made.version.port_input(record, &declared.rows.schema))
-            });
-            given.push(found.ok_or_else(|| {
-                StageError::Internal(format!("output `{}` of `{}` is not there", declared.name, project.nodes[*stage].name))
-            })?);
-        }
-        inputs.insert(port.clone(), given);
-    }
-    Ok(inputs)
 }

@@ -114,7 +114,10 @@ impl Store {
             let message = "is in the way of a link; move it elsewhere".to_owned();
             return Err(StageError::input(link, None, message));
         }
-        let up = self.links.strip_prefix(self.root.parent().unwrap_or(&self.root)).map_or(0, |path| path.components().count());
+        let up = self
+            .links
+            .strip_prefix(self.root.parent().unwrap_or(&self.root))
+            .map_or(0, |path| path.components().count());
         let target: PathBuf = std::iter::repeat_n("..", up).collect::<PathBuf>().join(STORE).join(&version.name);
         let partial = self.links.join(format!(".link-{}-{}", std::process::id(), version.name));
         let _ = fs::remove_file(&partial);
@@ -142,7 +145,12 @@ impl Store {
     }
 
     /// Committed tasks of other versions that may serve a version whose tasks have this recipe, by input key.
-    pub fn reusable_tasks(&self, fingerprint: Fingerprint, kind: &str, port: Option<&str>) -> BTreeMap<Digest, (PathBuf, Manifest)> {
+    pub fn reusable_tasks(
+        &self,
+        fingerprint: Fingerprint,
+        kind: &str,
+        port: Option<&str>,
+    ) -> BTreeMap<Digest, (PathBuf, Manifest)> {
         let mut found = BTreeMap::new();
         for name in self.names() {
             let folder = self.root.join(&name);

@@ -87,7 +87,10 @@ impl Runner<'_> {
         let index = index.ok_or_else(|| misfit(format!("the dag file has no stage `{}` any more", plan.stage)))?;
         let node = &self.project.nodes[index];
         if plan.version != node.entry.version {
-            return Err(misfit(format!("the plan is of version {} of kind `{}`, this program has {}", plan.version, plan.kind, node.entry.version)));
+            return Err(misfit(format!(
+                "the plan is of version {} of kind `{}`, this program has {}",
+                plan.version, plan.kind, node.entry.version
+            )));
         }
         let recipe = self.recipe_as_it_is(node)?;
         if recipe.fingerprint() != plan.fingerprint {

@@ -18,33 +18,16 @@ const LANGUAGE_SHARE: u64 = 100;
 
 /// What the header says about the rows.
 pub fn facts(card: &CardFacts, tally: &Tally) -> Facts {
-    let mut licenses: Vec<String> = tally
-        .licenses
-        .keys()
-        .flat_map(|terms| license::header_ids(terms))
-        .collect();
+    let mut licenses: Vec<String> = tally.licenses.keys().flat_map(|terms| license::header_ids(terms)).collect();
     for model in &card.models {
-        if let Some(terms) = model
-            .output_terms
-            .as_deref()
-            .filter(|_| tally.models.contains_key(&model.id))
-        {
+        if let Some(terms) = model.output_terms.as_deref().filter(|_| tally.models.contains_key(&model.id)) {
             licenses.extend(license::header_ids(terms));
         }
     }
     licenses.sort();
     licenses.dedup();
-    let languages = tally
-        .languages
-        .iter()
-        .filter(|(_, rows)| **rows * LANGUAGE_SHARE >= tally.rows);
-    Facts {
-        licenses,
-        languages: languages
-            .map(|(language, _)| (*language).to_owned())
-            .collect(),
-        rows: tally.rows,
-    }
+    let languages = tally.languages.iter().filter(|(_, rows)| **rows * LANGUAGE_SHARE >= tally.rows);
+    Facts { licenses, languages: languages.map(|(language, _)| (*language).to_owned()).collect(), rows: tally.rows }
 }
 
 /// The card's section, Markdown.
@@ -84,11 +67,7 @@ fn about(text: &mut String, request: &ExportRequest, tally: &Tally) {
         request.format
     );
     if tally.unfinished > 0 {
-        line!(
-            text,
-            "{} answers stop inside their reasoning.",
-            grouped(tally.unfinished)
-        );
+        line!(text, "{} answers stop inside their reasoning.", grouped(tally.unfinished));
     }
     line!(text);
 }
@@ -96,26 +75,16 @@ fn about(text: &mut String, request: &ExportRequest, tally: &Tally) {
 fn making(text: &mut String, card: &CardFacts) {
     line!(text, "## How they were made");
     line!(text);
-    line!(
-        text,
-        "Made with {}; the same recipe and inputs give the same bytes.",
-        code(&card.program)
-    );
+    line!(text, "Made with {}; the same recipe and inputs give the same bytes.", code(&card.program));
     line!(text);
     if !card.stages.is_empty() {
         line!(text, "| stage | kind | read | kept | rejected | rows out |");
         line!(text, "|---|---|---:|---:|---|---:|");
         for stage in &card.stages {
-            let mut fates: Vec<String> = stage
-                .rejected
-                .iter()
-                .map(|(reason, rows)| format!("{} {}", cell(reason), grouped(*rows)))
-                .collect();
+            let mut fates: Vec<String> =
+                stage.rejected.iter().map(|(reason, rows)| format!("{} {}", cell(reason), grouped(*rows))).collect();
             if stage.transient > 0 {
-                fates.push(format!(
-                    "left out after failures {}",
-                    grouped(stage.transient)
-                ));
+                fates.push(format!("left out after failures {}", grouped(stage.transient)));
             }
             line!(
                 text,
@@ -124,11 +93,7 @@ fn making(text: &mut String, card: &CardFacts) {
                 cell(&stage.kind),
                 grouped(stage.read),
                 grouped(stage.kept),
-                if fates.is_empty() {
-                    "-".to_owned()
-                } else {
-                    fates.join(", ")
-                },
+                if fates.is_empty() { "-".to_owned() } else { fates.join(", ") },
                 grouped(stage.rows)
             );
         }
@@ -146,20 +111,14 @@ fn making(text: &mut String, card: &CardFacts) {
 }
 
 fn models(text: &mut String, card: &CardFacts, tally: &Tally) {
-    let unlisted = tally
-        .models
-        .keys()
-        .filter(|id| card.models.iter().all(|model| model.id != **id));
+    let unlisted = tally.models.keys().filter(|id| card.models.iter().all(|model| model.id != **id));
     let unlisted: Vec<&String> = unlisted.collect();
     if card.models.is_empty() && unlisted.is_empty() {
         return;
     }
     line!(text, "## Models");
     line!(text);
-    line!(
-        text,
-        "| model | used by | answers here | terms of its output |"
-    );
+    line!(text, "| model | used by | answers here | terms of its output |");
     line!(text, "|---|---|---:|---|");
     for model in &card.models {
         line!(
@@ -168,23 +127,12 @@ fn models(text: &mut String, card: &CardFacts, tally: &Tally) {
             cell(&model.id),
             cell(&model.stages.join(", ")),
             grouped(tally.models.get(&model.id).copied().unwrap_or(0)),
-            model
-                .output_terms
-                .as_deref()
-                .map_or_else(|| "not stated".to_owned(), cell)
+            model.output_terms.as_deref().map_or_else(|| "not stated".to_owned(), cell)
         );
     }
     for id in unlisted {
-        let name = if id.is_empty() {
-            "not stated".to_owned()
-        } else {
-            cell(id)
-        };
-        line!(
-            text,
-            "| {name} | - | {} | not stated |",
-            grouped(tally.models[id])
-        );
+        let name = if id.is_empty() { "not stated".to_owned() } else { cell(id) };
+        line!(text, "| {name} | - | {} | not stated |", grouped(tally.models[id]));
     }
     line!(text);
 }
@@ -206,35 +154,16 @@ fn licenses(text: &mut String, tally: &Tally) {
     let mut sources: Vec<(&String, &String, u64)> = tally
         .sources
         .iter()
-        .flat_map(|(source, licenses)| {
-            licenses
-                .iter()
-                .map(move |(terms, rows)| (source, terms, *rows))
-        })
+        .flat_map(|(source, licenses)| licenses.iter().map(move |(terms, rows)| (source, terms, *rows)))
         .collect();
     // most rows first, then by name, so that the order is the same each time
-    sources.sort_by(|one, other| {
-        other
-            .2
-            .cmp(&one.2)
-            .then_with(|| (one.0, one.1).cmp(&(other.0, other.1)))
-    });
+    sources.sort_by(|one, other| other.2.cmp(&one.2).then_with(|| (one.0, one.1).cmp(&(other.0, other.1))));
     line!(text, "| source | licence | rows |");
     line!(text, "|---|---|---:|");
     for (source, terms, rows) in sources.iter().take(SOURCE_LINES) {
-        line!(
-            text,
-            "| {} | {} | {} |",
-            or_unknown(source),
-            or_unknown(terms),
-            grouped(*rows)
-        );
+        line!(text, "| {} | {} | {} |", or_unknown(source), or_unknown(terms), grouped(*rows));
     }
-    let further: u64 = sources
-        .iter()
-        .skip(SOURCE_LINES)
-        .map(|(_, _, rows)| rows)
-        .sum();
+    let further: u64 = sources.iter().skip(SOURCE_LINES).map(|(_, _, rows)| rows).sum();
     let further = further + tally.further_sources;
     if further > 0 {
         line!(text, "| further sources | | {} |", grouped(further));
@@ -245,10 +174,7 @@ fn licenses(text: &mut String, tally: &Tally) {
 fn languages(text: &mut String, tally: &Tally) {
     line!(text, "## Languages");
     line!(text);
-    line!(
-        text,
-        "Told by script, question and answer apart, so that a row may count for two."
-    );
+    line!(text, "Told by script, question and answer apart, so that a row may count for two.");
     line!(text);
     line!(text, "| language | rows |");
     line!(text, "|---|---:|");
@@ -256,11 +182,7 @@ fn languages(text: &mut String, tally: &Tally) {
         line!(text, "| {language} | {} |", grouped(*rows));
     }
     if tally.other_language > 0 {
-        line!(
-            text,
-            "| neither, or formulas only | {} |",
-            grouped(tally.other_language)
-        );
+        line!(text, "| neither, or formulas only | {} |", grouped(tally.other_language));
     }
     line!(text);
 }
@@ -283,13 +205,7 @@ fn columns(text: &mut String, request: &ExportRequest, schema: &Schema) {
             }
             _ => known.map_or("added by a stage", |column| column.doc),
         };
-        line!(
-            text,
-            "| {} | {} | {} |",
-            cell(field.name()),
-            type_name(field.data_type()),
-            doc.replace('|', "\\|")
-        );
+        line!(text, "| {} | {} | {} |", cell(field.name()), type_name(field.data_type()), doc.replace('|', "\\|"));
     }
     line!(text);
 }
@@ -315,27 +231,15 @@ fn loading(text: &mut String, format: Format) {
     line!(text, "```python");
     line!(text, "from datasets import load_dataset");
     line!(text);
-    line!(
-        text,
-        "rows = load_dataset(\"path/to/this/folder\", split=\"train\")"
-    );
+    line!(text, "rows = load_dataset(\"path/to/this/folder\", split=\"train\")");
     line!(text, "```");
     line!(text);
     match format {
-        Format::Messages => line!(
-            text,
-            "Trainers that read conversations take the column `messages` as it is."
-        ),
+        Format::Messages => line!(text, "Trainers that read conversations take the column `messages` as it is."),
         Format::PromptCompletion => {
-            line!(
-                text,
-                "Trainers that read `prompt` and `completion` take the loss on the answer alone."
-            );
+            line!(text, "Trainers that read `prompt` and `completion` take the loss on the answer alone.");
         }
-        Format::Parquet => line!(
-            text,
-            "The files are plain Parquet; `polars` and `pyarrow` read `data/*.parquet`."
-        ),
+        Format::Parquet => line!(text, "The files are plain Parquet; `polars` and `pyarrow` read `data/*.parquet`."),
     }
     line!(text);
 }
@@ -354,27 +258,16 @@ fn grouped(number: u64) -> String {
 }
 
 fn or_unknown(text: &str) -> String {
-    if text.is_empty() {
-        "unknown".to_owned()
-    } else {
-        cell(text)
-    }
+    if text.is_empty() { "unknown".to_owned() } else { cell(text) }
 }
 
 /// A text inside a table, which can end neither the cell nor the section.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
-        .replace('<', "&lt;")
-        .replace(['\n', '\r'], " ")
+    text.replace('|', "\\|").replace('<', "&lt;").replace(['\n', '\r'], " ")
 }
 
 fn code(text: &str) -> String {
-    format!(
-        "`{}`",
-        text.replace('`', "'")
-            .replace("<!--", "<! --")
-            .replace(['\n', '\r'], " ")
-    )
+    format!("`{}`", text.replace('`', "'").replace("<!--", "<! --").replace(['\n', '\r'], " "))
 }
 
 #[cfg(test)]
@@ -383,18 +276,12 @@ mod tests {
 
     #[test]
     fn thousands_are_set_apart() {
-        assert_eq!(
-            [0, 999, 1_000, 12_345_678].map(grouped),
-            ["0", "999", "1,000", "12,345,678"]
-        );
+        assert_eq!([0, 999, 1_000, 12_345_678].map(grouped), ["0", "999", "1,000", "12,345,678"]);
     }
 
     #[test]
     fn no_name_ends_a_cell_or_the_section() {
-        assert_eq!(
-            cell("a|b\n<!-- pipeline:end -->"),
-            "a\\|b &lt;!-- pipeline:end -->"
-        );
+        assert_eq!(cell("a|b\n<!-- pipeline:end -->"), "a\\|b &lt;!-- pipeline:end -->");
         assert!(!code("<!-- pipeline:end -->").contains("<!-- pipeline:end -->"));
     }
 }

@@ -25,9 +25,7 @@ pub enum ExportError {
         table: String,
     },
     /// The format needs answers, the rows are questions.
-    #[error(
-        "format `{format}` needs answers and stage `{stage}` gives queries; use `messages` or `parquet`"
-    )]
+    #[error("format `{format}` needs answers and stage `{stage}` gives queries; use `messages` or `parquet`")]
     NoAnswers {
         /// The stage.
         stage: String,
@@ -91,23 +89,13 @@ pub enum ExportError {
 
 impl ExportError {
     /// Wraps an error of the file system.
-    pub(crate) fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| Self::Io { action, path, source }
     }
 
     /// An error about a column.
     pub(crate) fn column(column: &str, message: impl Into<String>) -> Self {
-        Self::Column {
-            column: column.to_owned(),
-            message: message.into(),
-        }
+        Self::Column { column: column.to_owned(), message: message.into() }
     }
 }

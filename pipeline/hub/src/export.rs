@@ -38,31 +38,22 @@ pub fn export(request: &ExportRequest) -> Result<ExportReport, ExportError> {
     let earlier = install::shards_of(staging.target())?;
     let existing = read_readme(staging.target())?;
     // found out before the long work
-    merge_readme(
-        &staging,
-        existing.as_deref(),
-        request,
-        &layout,
-        &Tally::default(),
-    )?;
+    merge_readme(&staging, existing.as_deref(), request, &layout, &Tally::default())?;
 
     let mut written = write_shards(request, &files, &layout, &staging)?;
     if written.is_none() {
         layout = Layout::new(request, &input, true)?;
         written = write_shards(request, &files, &layout, &staging)?;
     }
-    let (written, tally) = written
-        .ok_or_else(|| StageError::Internal("a layout with tool calls refused them".to_owned()))?;
+    let (written, tally) =
+        written.ok_or_else(|| StageError::Internal("a layout with tool calls refused them".to_owned()))?;
     let card = merge_readme(&staging, existing.as_deref(), request, &layout, &tally)?;
     let card_path = staging.new_files().join(README);
     write_file(&card_path, &card)?;
 
     let mut moves: Vec<(PathBuf, PathBuf)> = Vec::with_capacity(written.len() + 1);
     for (index, shard) in written.iter().enumerate() {
-        moves.push((
-            shard.path.clone(),
-            Path::new(DATA).join(install::shard_name(index, written.len())),
-        ));
+        moves.push((shard.path.clone(), Path::new(DATA).join(install::shard_name(index, written.len()))));
     }
     moves.push((card_path, PathBuf::from(README)));
     let names: Vec<PathBuf> = moves.iter().map(|(_, name)| name.clone()).collect();
@@ -88,11 +79,7 @@ fn report(
         bytes: written.iter().map(|shard| shard.bytes).sum(),
         licenses,
         unknown_license,
-        languages: tally
-            .languages
-            .into_iter()
-            .map(|(name, rows)| (name.to_owned(), rows))
-            .collect(),
+        languages: tally.languages.into_iter().map(|(name, rows)| (name.to_owned(), rows)).collect(),
         unfinished: tally.unfinished,
         removed,
     }
@@ -100,26 +87,14 @@ fn report(
 
 /// The stage's files that have rows, and the columns that all of them have.
 fn open_all(request: &ExportRequest) -> Result<(Vec<Opened<'_>>, SchemaRef), ExportError> {
-    let files = request
-        .files
-        .iter()
-        .filter(|file| file.rows > 0)
-        .map(open)
-        .collect::<Result<Vec<_>, _>>()?;
+    let files = request.files.iter().filter(|file| file.rows > 0).map(open).collect::<Result<Vec<_>, _>>()?;
     let Some((first, _)) = files.first() else {
-        return Err(ExportError::Empty {
-            stage: request.stage.clone(),
-        });
+        return Err(ExportError::Empty { stage: request.stage.clone() });
     };
     let input = SchemaRef::clone(first.schema());
     for (file, given) in &files {
         if file.schema() != &input {
-            return Err(StageError::input(
-                &given.path,
-                None,
-                "its columns are not those of the other files",
-            )
-            .into());
+            return Err(StageError::input(&given.path, None, "its columns are not those of the other files").into());
         }
     }
     Ok((files, input))
@@ -127,19 +102,14 @@ fn open_all(request: &ExportRequest) -> Result<(Vec<Opened<'_>>, SchemaRef), Exp
 
 /// Opens a committed file, having made sure that it is the one that was committed.
 fn open(file: &InputFile) -> Result<Opened<'_>, StageError> {
-    let damaged = |message: &str| StageError::Damaged {
-        path: file.path.clone(),
-        message: message.to_owned(),
-    };
+    let damaged = |message: &str| StageError::Damaged { path: file.path.clone(), message: message.to_owned() };
     let digest = Digest::of_file(&file.path).map_err(StageError::io("read", &file.path))?;
     if digest != file.digest {
         return Err(damaged("its digest is not the one that was committed"));
     }
     let table = TableFile::open(&file.path)?;
     if table.rows() != file.rows {
-        return Err(damaged(
-            "its number of rows is not the one that was committed",
-        ));
+        return Err(damaged("its number of rows is not the one that was committed"));
     }
     Ok((table, file))
 }
@@ -174,10 +144,7 @@ fn write_shards(
     let read: u64 = request.files.iter().map(|file| file.rows).sum();
     let kept: u64 = written.iter().map(|shard| shard.rows).sum();
     if tally.rows != read || tally.rows != kept {
-        let message = format!(
-            "{read} rows were to be exported, {} were read and {kept} written",
-            tally.rows
-        );
+        let message = format!("{read} rows were to be exported, {} were read and {kept} written", tally.rows);
         return Err(StageError::Internal(message).into());
     }
     Ok(Some((written, tally)))
@@ -192,10 +159,7 @@ fn read_readme(target: &Path) -> Result<Option<String>, ExportError> {
     };
     String::from_utf8(bytes)
         .map(Some)
-        .map_err(|_| ExportError::Readme {
-            path,
-            message: "it is not UTF-8 text".to_owned(),
-        })
+        .map_err(|_| ExportError::Readme { path, message: "it is not UTF-8 text".to_owned() })
 }
 
 fn merge_readme(
@@ -208,15 +172,11 @@ fn merge_readme(
     let header = card::facts(&request.card, tally).yaml();
     let body = card::body(request, layout.schema(), tally);
     let title = request.card.pipeline.replace(['\n', '\r'], " ");
-    readme::merge(existing, &title, &header, &body).map_err(|message| ExportError::Readme {
-        path: staging.target().join(README),
-        message,
-    })
+    readme::merge(existing, &title, &header, &body)
+        .map_err(|message| ExportError::Readme { path: staging.target().join(README), message })
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), ExportError> {
     let mut file = fs::File::create(path).map_err(ExportError::io("write", path))?;
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.sync_all())
-        .map_err(ExportError::io("write", path))
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(ExportError::io("write", path))
 }

@@ -38,10 +38,7 @@ impl Facts {
 }
 
 fn default_config(indent: &str) -> String {
-    format!(
-        "{indent}- config_name: default\n{indent}  data_files:\n{}",
-        train_split(&format!("{indent}  "))
-    )
+    format!("{indent}- config_name: default\n{indent}  data_files:\n{}", train_split(&format!("{indent}  ")))
 }
 
 fn train_split(indent: &str) -> String {
@@ -69,11 +66,7 @@ fn size_category(rows: u64) -> String {
         (100_000_000, "10M<n<100M"),
         (1_000_000_000, "100M<n<1B"),
     ];
-    edges
-        .iter()
-        .find(|(edge, _)| rows < *edge)
-        .map_or("n>1B", |(_, name)| name)
-        .to_owned()
+    edges.iter().find(|(edge, _)| rows < *edge).map_or("n>1B", |(_, name)| name).to_owned()
 }
 
 /// A top-level key with all lines of its value; without a key: what stands before the first one.
@@ -91,19 +84,9 @@ fn blocks(yaml: &str) -> Vec<Block<'_>> {
         }
         at += line.len();
     }
-    let ends = starts
-        .iter()
-        .skip(1)
-        .map(|(start, _)| *start)
-        .chain([yaml.len()])
-        .collect::<Vec<_>>();
+    let ends = starts.iter().skip(1).map(|(start, _)| *start).chain([yaml.len()]).collect::<Vec<_>>();
     let parts = starts.iter().zip(ends);
-    parts
-        .map(|((start, key), end)| Block {
-            key: *key,
-            text: &yaml[*start..end],
-        })
-        .collect()
+    parts.map(|((start, key), end)| Block { key: *key, text: &yaml[*start..end] }).collect()
 }
 
 fn top_level_key(line: &str) -> Option<&str> {
@@ -111,8 +94,7 @@ fn top_level_key(line: &str) -> Option<&str> {
         return None;
     }
     let (key, value) = line.split_once(':')?;
-    (value.is_empty() || value.starts_with([' ', '\t', '\n', '\r']))
-        .then(|| key.trim().trim_matches(['"', '\'']))
+    (value.is_empty() || value.starts_with([' ', '\t', '\n', '\r'])).then(|| key.trim().trim_matches(['"', '\'']))
 }
 
 /// Merges `ours` into `existing`; `last` is what the last export wrote, empty if there was none.
@@ -122,10 +104,7 @@ fn top_level_key(line: &str) -> Option<&str> {
 pub fn merge(existing: &str, last: &str, ours: &str) -> Result<String, String> {
     let (last, ours) = (blocks(last), blocks(ours));
     let find = |blocks: &[Block<'_>], key| -> Option<String> {
-        blocks
-            .iter()
-            .find(|block| block.key == Some(key))
-            .map(|block| block.text.to_owned())
+        blocks.iter().find(|block| block.key == Some(key)).map(|block| block.text.to_owned())
     };
     let mut merged = String::with_capacity(existing.len() + 256);
     let mut seen = Vec::new();
@@ -139,9 +118,7 @@ pub fn merge(existing: &str, last: &str, ours: &str) -> Result<String, String> {
         match find(&ours, key) {
             Some(new) => merged += &merge_block(key, block.text, before.as_deref(), &new)?,
             // a key that only the last export had, such as languages that are no longer there
-            None if before
-                .as_deref()
-                .is_some_and(|before| is_same(before, block.text)) => {}
+            None if before.as_deref().is_some_and(|before| is_same(before, block.text)) => {}
             None => merged += block.text,
         }
     }
@@ -156,12 +133,7 @@ pub fn merge(existing: &str, last: &str, ours: &str) -> Result<String, String> {
     Ok(merged)
 }
 
-fn merge_block(
-    key: &str,
-    existing: &str,
-    before: Option<&str>,
-    new: &str,
-) -> Result<String, String> {
+fn merge_block(key: &str, existing: &str, before: Option<&str>, new: &str) -> Result<String, String> {
     if is_same(existing, new) {
         return Ok(existing.to_owned());
     }
@@ -176,11 +148,8 @@ fn merge_block(
     }
     let (mine, new) = (items(existing), items(new));
     let before = before.map(items).unwrap_or_default();
-    let mut all: Vec<String> = mine
-        .iter()
-        .filter(|item| !before.contains(item) || new.contains(item))
-        .cloned()
-        .collect();
+    let mut all: Vec<String> =
+        mine.iter().filter(|item| !before.contains(item) || new.contains(item)).cloned().collect();
     for item in new {
         // a licence that a person named says more than that ours is not known
         let is_answered = item == "unknown" && !all.is_empty();
@@ -188,20 +157,11 @@ fn merge_block(
             all.push(item);
         }
     }
-    Ok(if all == mine {
-        existing.to_owned()
-    } else {
-        list_block(key, &all)
-    })
+    Ok(if all == mine { existing.to_owned() } else { list_block(key, &all) })
 }
 
 fn is_same(one: &str, other: &str) -> bool {
-    let lines = |text: &'_ str| {
-        text.trim_end()
-            .lines()
-            .map(|line| line.trim_end().to_owned())
-            .collect::<Vec<_>>()
-    };
+    let lines = |text: &'_ str| text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
     lines(one) == lines(other)
 }
 
@@ -211,27 +171,12 @@ fn items(block: &str) -> Vec<String> {
         let text = text.split_once(" #").map_or(text, |(text, _)| text);
         text.trim().trim_matches(['"', '\'']).to_owned()
     };
-    let (_, inline) = block
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .split_once(':')
-        .unwrap_or_default();
+    let (_, inline) = block.lines().next().unwrap_or_default().split_once(':').unwrap_or_default();
     let inline = inline.trim();
     let found: Vec<String> = if let Some(list) = inline.strip_prefix('[') {
-        list.split(']')
-            .next()
-            .unwrap_or_default()
-            .split(',')
-            .map(clean)
-            .collect()
+        list.split(']').next().unwrap_or_default().split(',').map(clean).collect()
     } else if inline.is_empty() || inline.starts_with('#') {
-        block
-            .lines()
-            .skip(1)
-            .filter_map(|line| line.trim_start().strip_prefix("- "))
-            .map(clean)
-            .collect()
+        block.lines().skip(1).filter_map(|line| line.trim_start().strip_prefix("- ")).map(clean).collect()
     } else {
         vec![clean(inline)]
     };
@@ -241,23 +186,14 @@ fn items(block: &str) -> Vec<String> {
 /// Adds the split that an export writes to configurations made by hand.
 fn merge_configs(existing: &str) -> Result<String, String> {
     let lines: Vec<&str> = existing.lines().collect();
-    if lines
-        .iter()
-        .any(|line| is_key(line, "path") && value_of(line) == DATA_FILES)
-    {
+    if lines.iter().any(|line| is_key(line, "path") && value_of(line) == DATA_FILES) {
         return Ok(existing.to_owned());
     }
     let by_hand = format!("give `path: {DATA_FILES}` to a split `train` of `configs` by hand");
     if !value_of(lines.first().unwrap_or(&"")).is_empty() {
-        return Err(format!(
-            "`configs` is not written one entry a line; {by_hand}"
-        ));
+        return Err(format!("`configs` is not written one entry a line; {by_hand}"));
     }
-    let outer = lines
-        .iter()
-        .skip(1)
-        .find(|line| is_item(line))
-        .map_or(0, |line| indent_of(line));
+    let outer = lines.iter().skip(1).find(|line| is_item(line)).map_or(0, |line| indent_of(line));
     let Some((start, end)) = default_entry(&lines, outer) else {
         let gap = if existing.ends_with('\n') { "" } else { "\n" };
         let entry = default_config(&" ".repeat(outer));
@@ -265,17 +201,10 @@ fn merge_configs(existing: &str) -> Result<String, String> {
     };
     let files = (start..end).find(|at| is_key(lines[*at], "data_files"));
     let Some(files) = files.filter(|at| value_of(lines[*at]).is_empty()) else {
-        return Err(format!(
-            "`data_files` of the default configuration is not a list of splits; {by_hand}"
-        ));
+        return Err(format!("`data_files` of the default configuration is not a list of splits; {by_hand}"));
     };
-    if lines[files..end]
-        .iter()
-        .any(|line| is_key(line, "split") && value_of(line) == "train")
-    {
-        return Err(format!(
-            "split `train` of the default configuration has other files; {by_hand}"
-        ));
+    if lines[files..end].iter().any(|line| is_key(line, "split") && value_of(line) == "train") {
+        return Err(format!("split `train` of the default configuration has other files; {by_hand}"));
     }
     let first = lines[files + 1..end].iter().find(|line| is_item(line));
     let indent = first.map_or(outer + 2, |line| indent_of(line));
@@ -293,9 +222,7 @@ fn merge_configs(existing: &str) -> Result<String, String> {
 /// Lines of the entry named `default`, the last one excluded; entries are indented by `outer`.
 fn default_entry(lines: &[&str], outer: usize) -> Option<(usize, usize)> {
     let is_entry = |line: &str| is_item(line) && indent_of(line) == outer;
-    let named = lines
-        .iter()
-        .position(|line| is_key(line, "config_name") && value_of(line) == "default")?;
+    let named = lines.iter().position(|line| is_key(line, "config_name") && value_of(line) == "default")?;
     let start = lines[..=named].iter().rposition(|line| is_entry(line))?;
     let next = lines[start + 1..].iter().position(|line| is_entry(line));
     Some((start, next.map_or(lines.len(), |at| start + 1 + at)))
@@ -312,8 +239,7 @@ fn is_item(line: &str) -> bool {
 /// Whether a line, inside a list or not, gives a value to `key`.
 fn is_key(line: &str, key: &str) -> bool {
     let line = line.trim_start().trim_start_matches("- ");
-    line.strip_prefix(key)
-        .is_some_and(|rest| rest.starts_with(':'))
+    line.strip_prefix(key).is_some_and(|rest| rest.starts_with(':'))
 }
 
 fn value_of(line: &str) -> &str {
@@ -327,34 +253,25 @@ mod tests {
 
     fn ours(licenses: &[&str], languages: &[&str], rows: u64) -> String {
         let texts = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect();
-        Facts {
-            licenses: texts(licenses),
-            languages: texts(languages),
-            rows,
-        }
-        .yaml()
+        Facts { licenses: texts(licenses), languages: texts(languages), rows }.yaml()
     }
 
     #[test]
     fn an_untouched_header_is_replaced_by_the_new_one() {
-        let (old, new) = (
-            ours(&["mit"], &["en"], 3),
-            ours(&["mit", "cc-by-4.0"], &["en", "zh"], 3_000),
-        );
+        let (old, new) = (ours(&["mit"], &["en"], 3), ours(&["mit", "cc-by-4.0"], &["en", "zh"], 3_000));
         assert_eq!(merge(&old, &old, &new).unwrap(), new);
         assert_eq!(merge(&new, &new, &new).unwrap(), new);
         assert_eq!(merge("", "", &new).unwrap(), new);
-        assert_eq!(
-            merge(&old, &old, &ours(&["mit"], &[], 3)).unwrap(),
-            ours(&["mit"], &[], 3)
-        );
+        assert_eq!(merge(&old, &old, &ours(&["mit"], &[], 3)).unwrap(), ours(&["mit"], &[], 3));
     }
 
     #[test]
     fn keys_and_comments_of_a_person_stay_to_the_byte() {
         let hand = "# my notes\npretty_name: \"Grade  school\"\nlicense: [cc-by-4.0] # chosen\ntags:\n  - math\nlanguage: fr\n";
         let merged = merge(hand, "", &ours(&["mit"], &["en"], 5)).unwrap();
-        assert!(merged.starts_with("# my notes\npretty_name: \"Grade  school\"\nlicense:\n- cc-by-4.0\n- mit\ntags:\n  - math\n"));
+        assert!(merged.starts_with(
+            "# my notes\npretty_name: \"Grade  school\"\nlicense:\n- cc-by-4.0\n- mit\ntags:\n  - math\n"
+        ));
         assert!(merged.contains("language:\n- fr\n- en\n"));
         assert!(merged.contains("size_categories:\n- n<1K\n"));
         assert!(merged.contains(DATA_FILES));
@@ -373,12 +290,7 @@ mod tests {
         let merged = merge(hand, "", &ours(&["mit"], &["en"], 5)).unwrap();
         let wanted = "    data_files:\n      - split: train\n        path: data/train-*\n      - split: test\n        path: data/test-*\n  - config_name: hard\n    data_files: hard.jsonl\n";
         assert!(merged.contains(wanted), "{merged}");
-        let again = merge(
-            &merged,
-            &ours(&["mit"], &["en"], 5),
-            &ours(&["mit"], &["en"], 5),
-        )
-        .unwrap();
+        let again = merge(&merged, &ours(&["mit"], &["en"], 5), &ours(&["mit"], &["en"], 5)).unwrap();
         assert_eq!(again, merged);
         let hand = "configs:\n- config_name: hard\n  data_files: hard.jsonl\n";
         assert!(

@@ -59,12 +59,9 @@ pub fn shards_of(target: &Path) -> Result<Vec<String>, ExportError> {
 }
 
 fn is_ours(path: &Path) -> bool {
-    let metadata = File::open(path)
-        .ok()
-        .and_then(|file| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).ok());
-    metadata.is_some_and(|metadata| {
-        metadata.metadata().file_metadata().created_by() == Some(CREATED_BY)
-    })
+    let metadata =
+        File::open(path).ok().and_then(|file| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).ok());
+    metadata.is_some_and(|metadata| metadata.metadata().file_metadata().created_by() == Some(CREATED_BY))
 }
 
 /// The folder beside the target where files are written; removed when dropped.
@@ -89,11 +86,7 @@ impl Staging {
             return Err(ExportError::io("export to", to)(refused));
         };
         let folder = parent.join(format!(".{}.export", name.to_string_lossy()));
-        let made = parent
-            .ancestors()
-            .take_while(|folder| !folder.exists())
-            .map(Path::to_owned)
-            .collect();
+        let made = parent.ancestors().take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
         fs::create_dir_all(&folder).map_err(ExportError::io("make folder", &folder))?;
         let path = folder.join("lock");
         let lock = File::create(&path).map_err(ExportError::io("write", &path))?;
@@ -102,12 +95,7 @@ impl Staging {
             Err(TryLockError::WouldBlock) => return Err(ExportError::Busy { path: target }),
             Err(TryLockError::Error(error)) => return Err(ExportError::io("lock", path)(error)),
         }
-        let staging = Self {
-            folder,
-            target,
-            lock: Some(lock),
-            made,
-        };
+        let staging = Self { folder, target, lock: Some(lock), made };
         for part in [staging.new_files(), staging.old_files()] {
             match fs::remove_dir_all(&part) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -138,11 +126,7 @@ impl Staging {
     ///
     /// # Errors
     /// When the file system refuses; the target is then as it was.
-    pub fn install(
-        &self,
-        files: &[(PathBuf, PathBuf)],
-        stale: &[PathBuf],
-    ) -> Result<(), ExportError> {
+    pub fn install(&self, files: &[(PathBuf, PathBuf)], stale: &[PathBuf]) -> Result<(), ExportError> {
         let mut undo = Undo::default();
         let result = self.try_install(files, stale, &mut undo);
         if result.is_err() {
@@ -151,12 +135,7 @@ impl Staging {
         result
     }
 
-    fn try_install(
-        &self,
-        files: &[(PathBuf, PathBuf)],
-        stale: &[PathBuf],
-        undo: &mut Undo,
-    ) -> Result<(), ExportError> {
+    fn try_install(&self, files: &[(PathBuf, PathBuf)], stale: &[PathBuf], undo: &mut Undo) -> Result<(), ExportError> {
         for folder in [self.target.clone(), self.target.join(DATA)] {
             if !folder.is_dir() {
                 fs::create_dir_all(&folder).map_err(ExportError::io("make folder", &folder))?;
@@ -221,10 +200,7 @@ impl Undo {
 /// Gives a file a second name, so that it never leaves its place before the new one is there.
 fn keep_aside(place: &Path, aside: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(place)?.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is not a plain file",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
     }
     fs::hard_link(place, aside).or_else(|_| fs::rename(place, aside))
 }
@@ -250,12 +226,7 @@ mod tests {
     fn only_names_of_shards_are_shards() {
         assert!(is_shard_name(&shard_name(0, 1)));
         assert!(is_shard_name("train-123456-of-200000.parquet"));
-        for name in [
-            "train-0-of-1.parquet",
-            "test-00000-of-00001.parquet",
-            "train-00000-of-00001.parquet.bak",
-            "x",
-        ] {
+        for name in ["train-0-of-1.parquet", "test-00000-of-00001.parquet", "train-00000-of-00001.parquet.bak", "x"] {
             assert!(!is_shard_name(name), "{name}");
         }
     }
@@ -270,28 +241,15 @@ mod tests {
         // the second file's place is taken by a folder
         fs::create_dir(target.join("b")).unwrap();
         let staging = Staging::begin(&target).unwrap();
-        let (a, b, c) = (
-            staging.new_files().join("a"),
-            staging.new_files().join("b"),
-            staging.new_files().join("c"),
-        );
+        let (a, b, c) = (staging.new_files().join("a"), staging.new_files().join("b"), staging.new_files().join("c"));
         for path in [&a, &b, &c] {
             fs::write(path, "new").unwrap();
         }
-        let files = [
-            (a, PathBuf::from("data/a")),
-            (c, PathBuf::from("c")),
-            (b, PathBuf::from("b")),
-        ];
-        let error = staging
-            .install(&files, &[PathBuf::from("data/stale")])
-            .unwrap_err();
+        let files = [(a, PathBuf::from("data/a")), (c, PathBuf::from("c")), (b, PathBuf::from("b"))];
+        let error = staging.install(&files, &[PathBuf::from("data/stale")]).unwrap_err();
         assert!(error.to_string().contains("not a plain file"), "{error}");
         assert_eq!(fs::read_to_string(target.join("data/a")).unwrap(), "old a");
-        assert_eq!(
-            fs::read_to_string(target.join("data/stale")).unwrap(),
-            "old stale"
-        );
+        assert_eq!(fs::read_to_string(target.join("data/stale")).unwrap(), "old stale");
         assert!(!target.join("c").exists());
         drop(staging);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -313,10 +271,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out");
         let first = Staging::begin(&target).unwrap();
-        assert!(matches!(
-            Staging::begin(&target),
-            Err(ExportError::Busy { .. })
-        ));
+        assert!(matches!(Staging::begin(&target), Err(ExportError::Busy { .. })));
         drop(first);
         assert!(Staging::begin(&target).is_ok());
     }

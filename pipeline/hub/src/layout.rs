@@ -9,9 +9,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, ListArray, RecordBatch, StringViewArray, StringViewBuilder, StructArray,
-};
+use arrow::array::{ArrayRef, ListArray, RecordBatch, StringViewArray, StringViewBuilder, StructArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use pipeline_core::StageError;
@@ -65,51 +63,34 @@ impl Layout {
     ///
     /// # Errors
     /// When the format does not fit the table, or a named column is missing or stands for something else there.
-    pub fn new(
-        request: &ExportRequest,
-        input: &SchemaRef,
-        tool_calls: bool,
-    ) -> Result<Self, ExportError> {
+    pub fn new(request: &ExportRequest, input: &SchemaRef, tool_calls: bool) -> Result<Self, ExportError> {
         let has_answers = match request.table.as_str() {
             "traces" => true,
             "queries" => false,
             other => {
-                return Err(ExportError::Table {
-                    stage: request.stage.clone(),
-                    table: other.to_owned(),
-                });
+                return Err(ExportError::Table { stage: request.stage.clone(), table: other.to_owned() });
             }
         };
         if request.format == Format::PromptCompletion && !has_answers {
-            return Err(ExportError::NoAnswers {
-                stage: request.stage.clone(),
-                format: request.format,
-            });
+            return Err(ExportError::NoAnswers { stage: request.stage.clone(), format: request.format });
         }
         let mut fields: Vec<Arc<Field>> = conversation_fields(request.format, tool_calls);
         for name in carried(request, input) {
             if matches!(name, queries::PROMPT | COMPLETION) && request.format != Format::Parquet {
                 return Err(ExportError::column(
                     name,
-                    format!(
-                        "means something else to readers of format `{}`; use `parquet`",
-                        request.format
-                    ),
+                    format!("means something else to readers of format `{}`; use `parquet`", request.format),
                 ));
             }
             if fields.iter().any(|field| field.name() == name) {
                 return Err(ExportError::column(name, "would be there twice"));
             }
-            let index = input.index_of(name).map_err(|_| {
-                ExportError::column(
-                    name,
-                    format!("is not in the output of stage `{}`", request.stage),
-                )
-            })?;
+            let index = input
+                .index_of(name)
+                .map_err(|_| ExportError::column(name, format!("is not in the output of stage `{}`", request.stage)))?;
             fields.push(Arc::clone(&input.fields()[index]));
         }
-        let is_needed =
-            |name: &str| READ.contains(&name) || fields.iter().any(|field| field.name() == name);
+        let is_needed = |name: &str| READ.contains(&name) || fields.iter().any(|field| field.name() == name);
         let reads = input.fields().iter().map(|field| field.name().clone());
         Ok(Self {
             format: request.format,
@@ -140,21 +121,12 @@ impl Layout {
     ///
     /// # Errors
     /// When a row has no messages, or a trace no answer, or a column another type.
-    pub fn convert(
-        &self,
-        batch: &RecordBatch,
-        path: &Path,
-        first: u64,
-    ) -> Result<Option<RecordBatch>, ExportError> {
+    pub fn convert(&self, batch: &RecordBatch, path: &Path, first: u64) -> Result<Option<RecordBatch>, ExportError> {
         if self.format == Format::Parquet {
             return Ok(Some(rows::with_columns(batch, &self.schema, &[])?));
         }
         let messages = rows::Messages::new(batch, queries::MESSAGES)?;
-        let answers = if self.has_answers {
-            Some(Answers::new(batch)?)
-        } else {
-            None
-        };
+        let answers = if self.has_answers { Some(Answers::new(batch)?) } else { None };
         let mut conversation = Conversation::new(self.tool_calls);
         let mut completion = Conversation::new(false);
         for row in 0..batch.num_rows() {
@@ -175,14 +147,8 @@ impl Layout {
                 conversation.push(turn.role, turn.content, turn.tool_calls)?;
             }
             if let Some(answers) = &answers {
-                let text = answers
-                    .text(row)
-                    .ok_or_else(|| fault("has no answer text; `select` drops such rows"))?;
-                let target = if self.format == Format::Messages {
-                    &mut conversation
-                } else {
-                    &mut completion
-                };
+                let text = answers.text(row).ok_or_else(|| fault("has no answer text; `select` drops such rows"))?;
+                let target = if self.format == Format::Messages { &mut conversation } else { &mut completion };
                 target.push("assistant", &text, None)?;
             }
             conversation.end_row()?;
@@ -190,18 +156,14 @@ impl Layout {
         }
         let replaced = match self.format {
             Format::Messages => vec![(queries::MESSAGES, conversation.finish()?)],
-            _ => vec![
-                (queries::PROMPT, conversation.finish()?),
-                (COMPLETION, completion.finish()?),
-            ],
+            _ => vec![(queries::PROMPT, conversation.finish()?), (COMPLETION, completion.finish()?)],
         };
         Ok(Some(rows::with_columns(batch, &self.schema, &replaced)?))
     }
 }
 
 fn conversation_fields(format: Format, tool_calls: bool) -> Vec<Arc<Field>> {
-    let field =
-        |name: &str, tool_calls| Arc::new(Field::new(name, messages_type(tool_calls), false));
+    let field = |name: &str, tool_calls| Arc::new(Field::new(name, messages_type(tool_calls), false));
     match format {
         Format::Messages => vec![field(queries::MESSAGES, tool_calls)],
         Format::PromptCompletion => {
@@ -216,29 +178,15 @@ fn carried<'a>(request: &'a ExportRequest, input: &'a SchemaRef) -> Vec<&'a str>
         return columns.iter().map(String::as_str).collect();
     }
     match request.format {
-        Format::Parquet => input
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str())
-            .collect(),
-        _ => CARRIED
-            .into_iter()
-            .filter(|name| input.index_of(name).is_ok())
-            .collect(),
+        Format::Parquet => input.fields().iter().map(|field| field.name().as_str()).collect(),
+        _ => CARRIED.into_iter().filter(|name| input.index_of(name).is_ok()).collect(),
     }
 }
 
 /// The id of a row, for messages.
 pub fn row_id(batch: &RecordBatch, row: usize) -> String {
-    let id = |name| {
-        rows::texts(batch, name)
-            .ok()
-            .and_then(|ids| text_at(ids, row))
-    };
-    id(traces::TRACE_ID)
-        .or_else(|| id(queries::QUERY_ID))
-        .unwrap_or_default()
-        .to_owned()
+    let id = |name| rows::texts(batch, name).ok().and_then(|ids| text_at(ids, row));
+    id(traces::TRACE_ID).or_else(|| id(queries::QUERY_ID)).unwrap_or_default().to_owned()
 }
 
 /// The parts of traces that make up the assistant's turn.
@@ -255,12 +203,7 @@ impl<'a> Answers<'a> {
     /// # Errors
     /// When one has another type.
     pub fn new(batch: &'a RecordBatch) -> Result<Self, StageError> {
-        let texts = |name| {
-            batch
-                .column_by_name(name)
-                .map(|_| rows::texts(batch, name))
-                .transpose()
-        };
+        let texts = |name| batch.column_by_name(name).map(|_| rows::texts(batch, name)).transpose();
         Ok(Self {
             reasoning: texts(traces::REASONING)?,
             answer_text: texts(traces::ANSWER_TEXT)?,
@@ -273,14 +216,7 @@ impl<'a> Answers<'a> {
         let at = |texts: Option<&'a StringViewArray>| texts.and_then(|texts| text_at(texts, row));
         let reasoning = at(self.reasoning).filter(|text| !text.is_empty());
         let answer = at(self.answer_text);
-        (
-            reasoning,
-            if reasoning.is_none() {
-                answer.or_else(|| at(self.response))
-            } else {
-                answer
-            },
-        )
+        (reasoning, if reasoning.is_none() { answer.or_else(|| at(self.response)) } else { answer })
     }
 
     /// Whether the trace stops inside its reasoning.
@@ -295,9 +231,7 @@ impl<'a> Answers<'a> {
         match self.parts(row) {
             (None, answer) => answer.map(Cow::Borrowed),
             (Some(reasoning), None | Some("")) => Some(Cow::Owned(format!("<think>\n{reasoning}"))),
-            (Some(reasoning), Some(answer)) => Some(Cow::Owned(format!(
-                "<think>\n{reasoning}\n</think>\n\n{answer}"
-            ))),
+            (Some(reasoning), Some(answer)) => Some(Cow::Owned(format!("<think>\n{reasoning}\n</think>\n\n{answer}"))),
         }
     }
 }
@@ -308,15 +242,8 @@ fn messages_type(tool_calls: bool) -> DataType {
 }
 
 fn message_fields(tool_calls: bool) -> Fields {
-    let names: &[&str] = if tool_calls {
-        &["role", "content", "tool_calls"]
-    } else {
-        &["role", "content"]
-    };
-    names
-        .iter()
-        .map(|name| Field::new(*name, DataType::Utf8View, true))
-        .collect()
+    let names: &[&str] = if tool_calls { &["role", "content", "tool_calls"] } else { &["role", "content"] };
+    names.iter().map(|name| Field::new(*name, DataType::Utf8View, true)).collect()
 }
 
 /// A column of messages while it grows.
@@ -339,12 +266,7 @@ impl Conversation {
         }
     }
 
-    fn push(
-        &mut self,
-        role: &str,
-        content: &str,
-        tool_calls: Option<&str>,
-    ) -> Result<(), StageError> {
+    fn push(&mut self, role: &str, content: &str, tool_calls: Option<&str>) -> Result<(), StageError> {
         self.roles.try_append_value(role)?;
         self.contents.try_append_value(content)?;
         if let Some(column) = &mut self.tool_calls {
@@ -366,21 +288,13 @@ impl Conversation {
 
     fn finish(mut self) -> Result<ArrayRef, StageError> {
         let fields = message_fields(self.tool_calls.is_some());
-        let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(self.roles.finish()),
-            Arc::new(self.contents.finish()),
-        ];
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(self.roles.finish()), Arc::new(self.contents.finish())];
         if let Some(mut column) = self.tool_calls {
             columns.push(Arc::new(column.finish()));
         }
         let items = StructArray::try_new(fields.clone(), columns, None)?;
         let item = Arc::new(Field::new(LIST_ITEM, DataType::Struct(fields), true));
         let offsets = OffsetBuffer::new(self.offsets.into());
-        Ok(Arc::new(ListArray::try_new(
-            item,
-            offsets,
-            Arc::new(items),
-            None,
-        )?))
+        Ok(Arc::new(ListArray::try_new(item, offsets, Arc::new(items), None)?))
     }
 }

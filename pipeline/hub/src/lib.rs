@@ -23,6 +23,4 @@ mod tally;
 
 pub use error::ExportError;
 pub use export::export;
-pub use request::{
-    CardFacts, DEFAULT_SHARD_BYTES, ExportReport, ExportRequest, Format, ModelFact, StageFact,
-};
+pub use request::{CardFacts, DEFAULT_SHARD_BYTES, ExportReport, ExportRequest, Format, ModelFact, StageFact};

@@ -91,9 +91,8 @@ pub fn header_ids(expression: &str) -> Vec<String> {
     if words.iter().any(|word| word.eq_ignore_ascii_case("with")) {
         return vec!["other".to_owned()];
     }
-    let licenses = words
-        .into_iter()
-        .filter(|word| !(word.eq_ignore_ascii_case("and") || word.eq_ignore_ascii_case("or")));
+    let licenses =
+        words.into_iter().filter(|word| !(word.eq_ignore_ascii_case("and") || word.eq_ignore_ascii_case("or")));
     let mut ids: Vec<String> = licenses.map(header_id).collect();
     ids.sort();
     ids.dedup();
@@ -102,10 +101,7 @@ pub fn header_ids(expression: &str) -> Vec<String> {
 
 fn header_id(license: &str) -> String {
     let lower = license.to_ascii_lowercase();
-    let bare = lower
-        .strip_suffix("-only")
-        .or_else(|| lower.strip_suffix("-or-later"))
-        .unwrap_or(&lower);
+    let bare = lower.strip_suffix("-only").or_else(|| lower.strip_suffix("-or-later")).unwrap_or(&lower);
     let bare = match bare {
         "odc-by-1.0" => "odc-by",
         "odbl-1.0" => "odbl",
@@ -113,11 +109,7 @@ fn header_id(license: &str) -> String {
         "gfdl-1.1" | "gfdl-1.2" | "gfdl-1.3" => "gfdl",
         other => other,
     };
-    if KNOWN.contains(&bare) {
-        bare.to_owned()
-    } else {
-        "other".to_owned()
-    }
+    if KNOWN.contains(&bare) { bare.to_owned() } else { "other".to_owned() }
 }
 
 #[cfg(test)]
@@ -127,16 +119,10 @@ mod tests {
     #[test]
     fn expressions_become_ids_of_the_header() {
         assert_eq!(header_ids("MIT"), ["mit"]);
-        assert_eq!(
-            header_ids("MIT AND (CC-BY-4.0 OR Apache-2.0)"),
-            ["apache-2.0", "cc-by-4.0", "mit"]
-        );
+        assert_eq!(header_ids("MIT AND (CC-BY-4.0 OR Apache-2.0)"), ["apache-2.0", "cc-by-4.0", "mit"]);
         assert_eq!(header_ids("GPL-3.0-or-later"), ["gpl-3.0"]);
         assert_eq!(header_ids("LicenseRef-house"), ["other"]);
-        assert_eq!(
-            header_ids("GPL-2.0-only WITH Classpath-exception-2.0"),
-            ["other"]
-        );
+        assert_eq!(header_ids("GPL-2.0-only WITH Classpath-exception-2.0"), ["other"]);
         assert_eq!(header_ids(" "), ["unknown"]);
     }
 }

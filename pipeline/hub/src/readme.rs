@@ -12,12 +12,7 @@ const HEADER_END: &str = "-->\n";
 ///
 /// # Errors
 /// In words, when marks or header of the existing README cannot be made out.
-pub fn merge(
-    existing: Option<&str>,
-    title: &str,
-    yaml: &str,
-    body: &str,
-) -> Result<String, String> {
+pub fn merge(existing: Option<&str>, title: &str, yaml: &str, body: &str) -> Result<String, String> {
     let section = format!("{BEGIN}\n{HEADER}{yaml}{HEADER_END}\n{body}{END}\n");
     let Some(existing) = existing.filter(|text| !text.trim().is_empty()) else {
         return Ok(format!("---\n{yaml}---\n\n# {title}\n\n{section}"));
@@ -56,23 +51,16 @@ fn split_header(text: &str) -> Result<(&str, &str), String> {
 fn split_section(text: &str) -> Result<(&str, Option<&str>, &str), String> {
     let Some(begin) = text.find(BEGIN) else {
         if text.contains(END) {
-            return Err(format!(
-                "`{END}` stands without `{BEGIN}`; remove it or add the other"
-            ));
+            return Err(format!("`{END}` stands without `{BEGIN}`; remove it or add the other"));
         }
         return Ok((text, None, ""));
     };
     let inside = begin + BEGIN.len();
     let Some(length) = text[inside..].find(END) else {
-        return Err(format!(
-            "`{BEGIN}` stands without `{END}` after it; remove it or add the other"
-        ));
+        return Err(format!("`{BEGIN}` stands without `{END}` after it; remove it or add the other"));
     };
     let after = &text[inside + length + END.len()..];
-    let after = after
-        .strip_prefix("\r\n")
-        .or_else(|| after.strip_prefix('\n'))
-        .unwrap_or(after);
+    let after = after.strip_prefix("\r\n").or_else(|| after.strip_prefix('\n')).unwrap_or(after);
     Ok((&text[..begin], Some(&text[inside..inside + length]), after))
 }
 
@@ -94,12 +82,12 @@ mod tests {
     fn a_section_is_replaced_and_the_text_around_it_stays() {
         let first = merge(None, "a", YAML, "## Old\n\n").unwrap();
         assert!(first.starts_with("---\nlicense: mit\n---\n\n# a\n\n<!-- pipeline:begin -->\n"));
-        let hand = first.replace("# a\n", "# A better title\n\nWritten by hand: 手写。\n")
-            + "\n## Citation\n\nNobody yet.";
+        let hand =
+            first.replace("# a\n", "# A better title\n\nWritten by hand: 手写。\n") + "\n## Citation\n\nNobody yet.";
         let second = merge(Some(&hand), "a", "license: cc0-1.0\n", "## New\n\n").unwrap();
-        assert!(second.starts_with(
-            "---\nlicense: cc0-1.0\n---\n\n# A better title\n\nWritten by hand: 手写。\n\n<!--"
-        ));
+        assert!(
+            second.starts_with("---\nlicense: cc0-1.0\n---\n\n# A better title\n\nWritten by hand: 手写。\n\n<!--")
+        );
         assert!(second.ends_with("<!-- pipeline:end -->\n\n## Citation\n\nNobody yet."));
         assert!(second.contains("## New") && !second.contains("## Old"));
     }
@@ -115,15 +103,8 @@ mod tests {
 
     #[test]
     fn broken_marks_are_refused() {
-        for broken in [
-            "<!-- pipeline:begin -->\ntext",
-            "text\n<!-- pipeline:end -->",
-            "---\nlicense: mit\n# no end",
-        ] {
-            assert!(
-                merge(Some(broken), "a", YAML, "body\n").is_err(),
-                "{broken}"
-            );
+        for broken in ["<!-- pipeline:begin -->\ntext", "text\n<!-- pipeline:end -->", "---\nlicense: mit\n# no end"] {
+            assert!(merge(Some(broken), "a", YAML, "body\n").is_err(), "{broken}");
         }
     }
 

@@ -51,9 +51,7 @@ impl FromStr for Format {
         Self::ALL
             .into_iter()
             .find(|format| format.name() == text)
-            .ok_or_else(|| {
-                format!("unknown format `{text}`, known: messages, prompt-completion, parquet")
-            })
+            .ok_or_else(|| format!("unknown format `{text}`, known: messages, prompt-completion, parquet"))
     }
 }
 

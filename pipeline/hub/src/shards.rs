@@ -85,9 +85,7 @@ impl ShardWriter {
                 self.end_shard()?;
                 start = row;
             }
-            let path = self
-                .folder
-                .join(format!("shard-{:05}.parquet", self.written.len()));
+            let path = self.folder.join(format!("shard-{:05}.parquet", self.written.len()));
             self.open = Some((TableWriter::create(&path, &self.schema)?, size));
         }
         self.append(&piece, start, piece.num_rows())
@@ -112,10 +110,6 @@ impl ShardWriter {
 /// Some rows of a batch without the items of the others' lists, which a slice would keep. Text is not copied.
 fn cut(batch: &RecordBatch, start: usize, rows: usize) -> Result<RecordBatch, StageError> {
     let range = u32::try_from(start).and_then(|first| Ok(first..u32::try_from(start + rows)?));
-    let range =
-        range.map_err(|_| StageError::Internal("a batch has more than 2^32 rows".to_owned()))?;
-    Ok(take_record_batch(
-        batch,
-        &UInt32Array::from_iter_values(range),
-    )?)
+    let range = range.map_err(|_| StageError::Internal("a batch has more than 2^32 rows".to_owned()))?;
+    Ok(take_record_batch(batch, &UInt32Array::from_iter_values(range))?)
 }

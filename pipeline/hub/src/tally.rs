@@ -41,23 +41,10 @@ impl Tally {
     /// # Errors
     /// When a column has another type than its table says.
     pub fn add(&mut self, batch: &RecordBatch, has_answers: bool) -> Result<(), StageError> {
-        let texts = |name| {
-            batch
-                .column_by_name(name)
-                .map(|_| rows::texts(batch, name))
-                .transpose()
-        };
+        let texts = |name| batch.column_by_name(name).map(|_| rows::texts(batch, name)).transpose();
         let (licenses, sources) = (texts(queries::LICENSE)?, texts(queries::SOURCE)?);
-        let models = if has_answers {
-            texts(traces::MODEL)?
-        } else {
-            None
-        };
-        let answers = if has_answers {
-            Some(Answers::new(batch)?)
-        } else {
-            None
-        };
+        let models = if has_answers { texts(traces::MODEL)? } else { None };
+        let answers = if has_answers { Some(Answers::new(batch)?) } else { None };
         let messages = batch
             .column_by_name(queries::MESSAGES)
             .map(|_| rows::Messages::new(batch, queries::MESSAGES))
@@ -65,11 +52,7 @@ impl Tally {
         for row in 0..batch.num_rows() {
             self.rows += 1;
             let at = |texts: Option<&'_ StringViewArray>| -> String {
-                texts
-                    .and_then(|texts| text_at(texts, row))
-                    .unwrap_or_default()
-                    .trim()
-                    .to_owned()
+                texts.and_then(|texts| text_at(texts, row)).unwrap_or_default().trim().to_owned()
             };
             let license = at(licenses);
             self.add_source(at(sources), &license);
@@ -79,20 +62,14 @@ impl Tally {
             }
             let question = messages.as_ref().and_then(|messages| {
                 let mut scripts = Scripts::default();
-                messages
-                    .at(row)
-                    .iter()
-                    .for_each(|message| scripts.add(message.content));
+                messages.at(row).iter().for_each(|message| scripts.add(message.content));
                 scripts.language()
             });
             let answer = answers.as_ref().and_then(|answers| {
                 self.unfinished += u64::from(answers.is_unfinished(row));
                 let mut scripts = Scripts::default();
                 let (reasoning, answer) = answers.parts(row);
-                [reasoning, answer]
-                    .into_iter()
-                    .flatten()
-                    .for_each(|text| scripts.add(text));
+                [reasoning, answer].into_iter().flatten().for_each(|text| scripts.add(text));
                 scripts.language()
             });
             self.add_languages(question, answer);

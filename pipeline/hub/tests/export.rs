@@ -11,8 +11,7 @@ use pipeline_core::json_rows;
 use pipeline_core::table_io::{TableFile, TableWriter};
 use pipeline_core::task::InputFile;
 use pipeline_hub::{
-    CardFacts, DEFAULT_SHARD_BYTES, ExportError, ExportReport, ExportRequest, Format, ModelFact,
-    StageFact, export,
+    CardFacts, DEFAULT_SHARD_BYTES, ExportError, ExportReport, ExportRequest, Format, ModelFact, StageFact, export,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -35,27 +34,16 @@ fn trace(number: usize, text: &str, reasoning: Option<&str>, answer: &str) -> Va
         "trace_id": format!("{:024x}", number + 1_000_000), "model": "teacher@q4", "sample": 0, "reasoning": reasoning,
         "answer_text": answer, "response": answer, "finish_reason": "stop", "verdict": "correct",
     });
-    row.as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
+    row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     row
 }
 
 fn traces(count: usize) -> Vec<Value> {
     (0..count)
         .map(|number| {
-            let text = if number % 4 == 0 {
-                "求一加一的和。"
-            } else {
-                "What is one and one?"
-            };
+            let text = if number % 4 == 0 { "求一加一的和。" } else { "What is one and one?" };
             let reasoning = (number % 5 != 0).then_some("One and one.\n\n$1+1=2$");
-            trace(
-                number,
-                text,
-                reasoning,
-                "The answer is \\boxed{2}.\u{2028}完",
-            )
+            trace(number, text, reasoning, "The answer is \\boxed{2}.\u{2028}完")
         })
         .collect()
 }
@@ -66,18 +54,10 @@ fn write(folder: &Path, schema: &SchemaRef, rows: &[Value], cuts: &[usize]) -> V
     while !rest.is_empty() {
         let (now, later) = rest.split_at((*cuts.next().unwrap()).clamp(1, rest.len()));
         rest = later;
-        let mut writer =
-            TableWriter::create(&folder.join(format!("{}.parquet", files.len())), schema).unwrap();
-        writer
-            .write(&json_rows::from_json(schema, now).unwrap())
-            .unwrap();
+        let mut writer = TableWriter::create(&folder.join(format!("{}.parquet", files.len())), schema).unwrap();
+        writer.write(&json_rows::from_json(schema, now).unwrap()).unwrap();
         let written = writer.finish().unwrap();
-        files.push(InputFile {
-            path: written.path,
-            rows: written.rows,
-            digest: written.digest,
-            partitions: vec![],
-        });
+        files.push(InputFile { path: written.path, rows: written.rows, digest: written.digest, partitions: vec![] });
     }
     files
 }
@@ -133,22 +113,12 @@ impl Place {
     }
 
     fn traces(&self, rows: &[Value]) -> ExportRequest {
-        let files = write(
-            &self.folder.path().join("stage"),
-            &schemas::traces::TABLE.schema(),
-            rows,
-            &[7],
-        );
+        let files = write(&self.folder.path().join("stage"), &schemas::traces::TABLE.schema(), rows, &[7]);
         request("traces", files, &self.to())
     }
 
     fn queries(&self, rows: &[Value]) -> ExportRequest {
-        let files = write(
-            &self.folder.path().join("stage"),
-            &schemas::queries::TABLE.schema(),
-            rows,
-            &[7],
-        );
+        let files = write(&self.folder.path().join("stage"), &schemas::queries::TABLE.schema(), rows, &[7]);
         request("queries", files, &self.to())
     }
 
@@ -158,19 +128,12 @@ impl Place {
 }
 
 fn read_back(report: &ExportReport) -> Vec<Value> {
-    let shards = report
-        .files
-        .iter()
-        .filter(|file| file.extension().is_some_and(|end| end == "parquet"));
+    let shards = report.files.iter().filter(|file| file.extension().is_some_and(|end| end == "parquet"));
     let mut rows = Vec::new();
     for shard in shards {
         let file = TableFile::open(&report.to.join(shard)).unwrap();
         for batch in file.read(0, u64::MAX, None).unwrap() {
-            rows.extend(
-                json_rows::to_json(&batch.unwrap())
-                    .into_iter()
-                    .map(Value::Object),
-            );
+            rows.extend(json_rows::to_json(&batch.unwrap()).into_iter().map(Value::Object));
         }
     }
     rows
@@ -216,10 +179,7 @@ fn a_trace_becomes_a_conversation_with_its_reasoning_in_a_think_block() {
     assert_eq!(back[2]["messages"][2]["content"], "<think>\nOne and");
     assert_eq!(report.unfinished, 1);
     let columns: Vec<&String> = back[0].as_object().unwrap().keys().collect();
-    let wanted = [
-        "messages", "trace_id", "query_id", "domain", "label", "model", "verdict", "source",
-        "license",
-    ];
+    let wanted = ["messages", "trace_id", "query_id", "domain", "label", "model", "verdict", "source", "license"];
     assert_eq!(columns, wanted);
 }
 
@@ -254,16 +214,10 @@ fn parquet_is_the_table_as_it_is() {
     let back = read_back(&export(&request).unwrap());
     let schema = schemas::traces::TABLE.schema();
     let wanted = json_rows::to_json(&json_rows::from_json(&schema, &rows).unwrap());
-    assert_eq!(
-        back,
-        wanted.into_iter().map(Value::Object).collect::<Vec<_>>()
-    );
+    assert_eq!(back, wanted.into_iter().map(Value::Object).collect::<Vec<_>>());
     request.columns = Some(vec!["label".into(), "query_id".into()]);
     let back = read_back(&export(&request).unwrap());
-    assert_eq!(
-        back[3],
-        json!({"label": "2", "query_id": format!("{:024x}", 3)})
-    );
+    assert_eq!(back[3], json!({"label": "2", "query_id": format!("{:024x}", 3)}));
 }
 
 #[test]
@@ -271,13 +225,7 @@ fn tool_calls_are_written_only_when_a_message_has_some() {
     let place = Place::new();
     let mut rows = traces(300);
     let report = export(&place.traces(&rows)).unwrap();
-    assert_eq!(
-        read_back(&report)[0]["messages"][0]
-            .as_object()
-            .unwrap()
-            .len(),
-        2
-    );
+    assert_eq!(read_back(&report)[0]["messages"][0].as_object().unwrap().len(), 2);
     let calls = "[{\"type\":\"function\",\"function\":{\"name\":\"加\",\"arguments\":{}}}]";
     rows[299]["messages"][1]["tool_calls"] = calls.into();
     let back = read_back(&export(&place.traces(&rows)).unwrap());
@@ -294,17 +242,9 @@ fn shards_are_bounded_and_hold_every_row_in_order() {
     let report = export(&request).unwrap();
     let shards = report.files.len() - 1;
     assert!(shards > 3, "{shards}");
-    assert_eq!(
-        report.files[0],
-        Path::new("data").join(format!("train-00000-of-{shards:05}.parquet"))
-    );
-    let ids: Vec<Value> = read_back(&report)
-        .iter()
-        .map(|row| row["query_id"].clone())
-        .collect();
-    let wanted: Vec<Value> = (0..500)
-        .map(|number| format!("{number:024x}").into())
-        .collect();
+    assert_eq!(report.files[0], Path::new("data").join(format!("train-00000-of-{shards:05}.parquet")));
+    let ids: Vec<Value> = read_back(&report).iter().map(|row| row["query_id"].clone()).collect();
+    let wanted: Vec<Value> = (0..500).map(|number| format!("{number:024x}").into()).collect();
     assert_eq!(ids, wanted);
     // a bound below one row still takes one row a shard
     request.shard_bytes = 0;
@@ -321,20 +261,12 @@ fn a_second_export_gives_the_same_bytes_and_a_smaller_one_leaves_no_old_shard() 
     let second = export(&request).unwrap();
     assert!(contents(&place.to()) == before);
     assert_eq!(first, second);
-    fs::write(
-        place.to().join("data/test-00000-of-00001.parquet"),
-        "of a person",
-    )
-    .unwrap();
+    fs::write(place.to().join("data/test-00000-of-00001.parquet"), "of a person").unwrap();
     request.shard_bytes = DEFAULT_SHARD_BYTES;
     let third = export(&request).unwrap();
     assert_eq!(third.removed.len(), first.files.len() - 1);
     let left: Vec<PathBuf> = contents(&place.to()).into_keys().collect();
-    let wanted = [
-        "README.md",
-        "data/test-00000-of-00001.parquet",
-        "data/train-00000-of-00001.parquet",
-    ];
+    let wanted = ["README.md", "data/test-00000-of-00001.parquet", "data/train-00000-of-00001.parquet"];
     assert_eq!(left, wanted.map(|name| place.to().join(name)));
     assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 2);
 }
@@ -344,10 +276,7 @@ fn the_card_shows_licences_counts_models_and_what_is_unknown() {
     let place = Place::new();
     let report = export(&place.traces(&traces(1_000))).unwrap();
     assert_eq!((report.licenses["MIT"], report.unknown_license), (500, 500));
-    assert_eq!(
-        report.languages,
-        BTreeMap::from([("en".into(), 1_000), ("zh".into(), 250)])
-    );
+    assert_eq!(report.languages, BTreeMap::from([("en".into(), 1_000), ("zh".into(), 250)]));
     let card = place.readme();
     for wanted in [
         "---\nlicense:\n- apache-2.0\n- mit\n- unknown\n",
@@ -383,11 +312,7 @@ fn what_a_person_wrote_in_the_readme_stays() {
     ] {
         assert!(merged.contains(wanted), "{wanted}\n{merged}");
     }
-    fs::write(
-        place.to().join("README.md"),
-        merged.clone() + "\n## Citation\n",
-    )
-    .unwrap();
+    fs::write(place.to().join("README.md"), merged.clone() + "\n## Citation\n").unwrap();
     export(&place.traces(&traces(10))).unwrap();
     assert_eq!(place.readme(), merged + "\n## Citation\n");
 }
@@ -410,12 +335,7 @@ fn a_failed_export_leaves_everything_as_it_was() {
     rows[290]["response"] = Value::Null;
     rows[290]["reasoning"] = Value::Null;
     fs::create_dir(place.folder.path().join("other")).unwrap();
-    let other = write(
-        &place.folder.path().join("other"),
-        &schemas::traces::TABLE.schema(),
-        &rows,
-        &[7],
-    );
+    let other = write(&place.folder.path().join("other"), &schemas::traces::TABLE.schema(), &rows, &[7]);
     let mut request = request.clone();
     request.files = other;
     request.shard_bytes = 1_000;
@@ -461,17 +381,10 @@ fn what_cannot_be_exported_is_said() {
         refused(&request)
     };
     assert!(with(&|request| request.files.clear()).contains("has no rows"));
-    assert!(
-        with(&|request| request.table = "metrics".into()).contains("only `queries` and `traces`")
-    );
+    assert!(with(&|request| request.table = "metrics".into()).contains("only `queries` and `traces`"));
     assert!(with(&|request| request.format = Format::PromptCompletion).contains("needs answers"));
-    assert!(
-        with(&|request| request.columns = Some(vec!["none".into()]))
-            .contains("`none` is not in the output")
-    );
-    assert!(
-        with(&|request| request.columns = Some(vec!["prompt".into()])).contains("use `parquet`")
-    );
+    assert!(with(&|request| request.columns = Some(vec!["none".into()])).contains("`none` is not in the output"));
+    assert!(with(&|request| request.columns = Some(vec!["prompt".into()])).contains("use `parquet`"));
     assert!(with(&|request| request.columns = Some(vec!["messages".into()])).contains("twice"));
     assert!(!place.to().exists());
     assert_eq!(export(&queries).unwrap().rows, 1);

@@ -53,36 +53,20 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
         return Err(ParseError("the choice holds no message".to_owned()));
     }
     let message = choice.message.unwrap_or_default();
-    let text = message
-        .content
-        .map(content_text)
-        .or(choice.text)
-        .unwrap_or_default();
+    let text = message.content.map(content_text).or(choice.text).unwrap_or_default();
     let separate = [message.reasoning_content, message.reasoning]
         .into_iter()
         .flatten()
-        .find_map(|value| {
-            value
-                .as_str()
-                .map(str::to_owned)
-                .filter(|text| !text.is_empty())
-        });
+        .find_map(|value| value.as_str().map(str::to_owned).filter(|text| !text.is_empty()));
     let split = split_reasoning(&text, separate.as_deref());
     let usage = body.usage.unwrap_or_default();
-    let tokens = choice
-        .logprobs
-        .map(|logprobs| Tokens::of(&logprobs))
-        .unwrap_or_default();
-    let listed = choice
-        .token_ids
-        .and_then(|ids| ids.as_array()?.iter().map(token_id).collect());
+    let tokens = choice.logprobs.map(|logprobs| Tokens::of(&logprobs)).unwrap_or_default();
+    let listed = choice.token_ids.and_then(|ids| ids.as_array()?.iter().map(token_id).collect());
     Ok(Answer {
         text,
         reasoning: split.reasoning,
         answer_text: split.answer,
-        finish_reason: choice
-            .finish_reason
-            .and_then(|reason| reason.as_str().map(str::to_owned)),
+        finish_reason: choice.finish_reason.and_then(|reason| reason.as_str().map(str::to_owned)),
         prompt_tokens: usage.prompt_tokens.as_ref().and_then(count),
         completion_tokens: usage.completion_tokens.as_ref().and_then(count),
         token_ids: listed.or(tokens.ids),
@@ -91,9 +75,7 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
             .tool_calls
             .filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()))
             .map(|calls| calls.to_string()),
-        model: body
-            .model
-            .and_then(|model| model.as_str().map(str::to_owned)),
+        model: body.model.and_then(|model| model.as_str().map(str::to_owned)),
     })
 }
 
@@ -133,10 +115,7 @@ struct Counts {
 fn content_text(content: Value) -> String {
     match content {
         Value::String(text) => text,
-        Value::Array(parts) => parts
-            .iter()
-            .filter_map(|part| part.get("text")?.as_str())
-            .collect(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),
         _ => String::new(),
     }
 }
@@ -152,35 +131,20 @@ impl Tokens {
     fn of(logprobs: &Value) -> Self {
         if let Some(content) = logprobs.get("content").and_then(Value::as_array) {
             return Self {
-                ids: content
-                    .iter()
-                    .map(|token| token_id(token.get("id")?))
-                    .collect(),
-                logprobs: content
-                    .iter()
-                    .map(|token| logprob(token.get("logprob")?))
-                    .collect(),
+                ids: content.iter().map(|token| token_id(token.get("id")?)).collect(),
+                logprobs: content.iter().map(|token| logprob(token.get("logprob")?)).collect(),
             };
         }
         let older = logprobs.get("token_logprobs").and_then(Value::as_array);
-        Self {
-            ids: None,
-            logprobs: older.and_then(|values| values.iter().map(logprob).collect()),
-        }
+        Self { ids: None, logprobs: older.and_then(|values| values.iter().map(logprob).collect()) }
     }
 }
 
 /// Counts are whole numbers, but some servers write them as floats.
 fn count(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| {
-        let number = value
-            .as_f64()
-            .filter(|number| (0.0..1e15).contains(number))?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "the range was checked above"
-        )]
+        let number = value.as_f64().filter(|number| (0.0..1e15).contains(number))?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked above")]
         let whole = number as u64;
         Some(whole)
     })
@@ -191,10 +155,7 @@ fn token_id(value: &Value) -> Option<u32> {
 }
 
 fn logprob(value: &Value) -> Option<f32> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "log-probabilities are single precision by nature"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "log-probabilities are single precision by nature")]
     let number = value.as_f64()? as f32;
     Some(number)
 }
@@ -213,10 +174,7 @@ mod tests {
         assert_eq!(answer.text, "七\u{2028}");
         assert_eq!(answer.answer_text, answer.text);
         assert_eq!(answer.finish_reason.as_deref(), Some("length"));
-        assert_eq!(
-            (answer.prompt_tokens, answer.completion_tokens),
-            (Some(5), Some(2))
-        );
+        assert_eq!((answer.prompt_tokens, answer.completion_tokens), (Some(5), Some(2)));
         assert_eq!(answer.model.as_deref(), Some("other"));
         assert_eq!(answer.tool_calls, None);
         let bare = parse_answer(r#"{"choices":[{"message":{"content":null}}]}"#).unwrap();
@@ -226,8 +184,7 @@ mod tests {
     #[test]
     fn reasoning_is_found_in_either_field() {
         for field in ["reasoning_content", "reasoning"] {
-            let raw =
-                format!(r#"{{"choices":[{{"message":{{"content":"12","{field}":"7+5"}}}}]}}"#);
+            let raw = format!(r#"{{"choices":[{{"message":{{"content":"12","{field}":"7+5"}}}}]}}"#);
             let answer = parse_answer(&raw).unwrap();
             assert_eq!(answer.reasoning.as_deref(), Some("7+5"));
             assert_eq!(answer.answer_text, "12");
@@ -245,12 +202,10 @@ mod tests {
         let answer = parse_answer(&without_ids).unwrap();
         assert_eq!(answer.token_ids, None);
         assert_eq!(answer.token_logprobs.map(|values| values.len()), Some(2));
-        let older = r#"{"choices":[{"text":"12","logprobs":{"tokens":["12"],"token_logprobs":[-0.5]},"token_ids":[7]}]}"#;
+        let older =
+            r#"{"choices":[{"text":"12","logprobs":{"tokens":["12"],"token_logprobs":[-0.5]},"token_ids":[7]}]}"#;
         let answer = parse_answer(older).unwrap();
-        assert_eq!(
-            (answer.token_ids, answer.token_logprobs),
-            (Some(vec![7]), Some(vec![-0.5]))
-        );
+        assert_eq!((answer.token_ids, answer.token_logprobs), (Some(vec![7]), Some(vec![-0.5])));
     }
 
     #[test]

@@ -88,10 +88,7 @@ pub(crate) struct Reservation<'a>(&'a Budget);
 impl Budget {
     /// A fresh budget with these limits.
     pub fn new(limits: BudgetConfig) -> Self {
-        Self {
-            limits,
-            ..Self::default()
-        }
+        Self { limits, ..Self::default() }
     }
 
     /// What has been used so far.
@@ -103,15 +100,13 @@ impl Budget {
     pub(crate) fn agree_on_currency(&self, model: &str, price: &Price) -> Result<(), ModelError> {
         let mut state = self.state();
         match &state.currency {
-            Some(first) if *first != price.currency && self.limits.money.is_some() => {
-                Err(ModelError::config(
-                    model,
-                    format!(
-                        "`price.currency` is `{}`, another model's is `{first}`: one `budget.money` cannot hold both",
-                        price.currency
-                    ),
-                ))
-            }
+            Some(first) if *first != price.currency && self.limits.money.is_some() => Err(ModelError::config(
+                model,
+                format!(
+                    "`price.currency` is `{}`, another model's is `{first}`: one `budget.money` cannot hold both",
+                    price.currency
+                ),
+            )),
             _ => {
                 state.currency = Some(price.currency.clone());
                 Ok(())
@@ -167,9 +162,7 @@ impl Budget {
         let share = (state.in_flight + 1) as f64 / state.used.answers as f64;
         let tokens = state.used.tokens as f64 * (1.0 + share);
         let money = state.used.money * (1.0 + share);
-        self.limits
-            .tokens
-            .is_none_or(|limit| tokens <= limit as f64)
+        self.limits.tokens.is_none_or(|limit| tokens <= limit as f64)
             && self.limits.money.is_none_or(|limit| money <= limit)
     }
 
@@ -200,19 +193,13 @@ mod tests {
     use super::*;
 
     fn run<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap()
-            .block_on(future)
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
 
     #[test]
     fn a_limit_is_passed_by_less_than_one_answer() {
         run(async {
-            let budget = Budget::new(BudgetConfig {
-                tokens: Some(100),
-                money: None,
-            });
+            let budget = Budget::new(BudgetConfig { tokens: Some(100), money: None });
             let mut sent = 0;
             while let Ok(place) = budget.reserve().await {
                 place.spend(30, 0.0);
@@ -226,25 +213,13 @@ mod tests {
     #[test]
     fn requests_in_flight_count_with_the_mean_so_far() {
         run(async {
-            let budget = Budget::new(BudgetConfig {
-                tokens: Some(100),
-                money: None,
-            });
+            let budget = Budget::new(BudgetConfig { tokens: Some(100), money: None });
             let first = budget.reserve().await.unwrap();
-            assert!(
-                !budget.has_room(&budget.state()),
-                "the first request goes alone"
-            );
+            assert!(!budget.has_room(&budget.state()), "the first request goes alone");
             first.spend(30, 0.0);
             drop(first);
-            let held = [
-                budget.reserve().await.unwrap(),
-                budget.reserve().await.unwrap(),
-            ];
-            assert!(
-                !budget.has_room(&budget.state()),
-                "30 used and 2 x 30 expected leave no room"
-            );
+            let held = [budget.reserve().await.unwrap(), budget.reserve().await.unwrap()];
+            assert!(!budget.has_room(&budget.state()), "30 used and 2 x 30 expected leave no room");
             drop(held);
             assert!(budget.has_room(&budget.state()));
         });
@@ -252,30 +227,16 @@ mod tests {
 
     #[test]
     fn money_is_limited_in_the_currency_of_the_prices() {
-        let price = Price {
-            input: 0.5,
-            output: 2.0,
-            currency: "EUR".to_owned(),
-            as_of: None,
-        };
+        let price = Price { input: 0.5, output: 2.0, currency: "EUR".to_owned(), as_of: None };
         assert!((price.cost(2_000_000, 500_000) - 2.0).abs() < 1e-12);
         run(async {
-            let budget = Budget::new(BudgetConfig {
-                tokens: None,
-                money: Some(1.0),
-            });
+            let budget = Budget::new(BudgetConfig { tokens: None, money: Some(1.0) });
             budget.agree_on_currency("a", &price).unwrap();
-            let other = Price {
-                currency: "USD".to_owned(),
-                ..price.clone()
-            };
+            let other = Price { currency: "USD".to_owned(), ..price.clone() };
             assert!(budget.agree_on_currency("b", &other).is_err());
             budget.reserve().await.unwrap().spend(10, 1.5);
             let error = budget.reserve().await.err().unwrap();
-            assert_eq!(
-                error.to_string(),
-                "budget spent: 1.5000 of 1.0000 EUR used; answers so far are kept"
-            );
+            assert_eq!(error.to_string(), "budget spent: 1.5000 of 1.0000 EUR used; answers so far are kept");
         });
     }
 }

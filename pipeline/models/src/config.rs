@@ -160,9 +160,7 @@ impl ModelConfig {
     /// that a stage makes.
     pub fn identity(&self) -> Option<ModelId> {
         match (self.engine, &self.model) {
-            (Engine::Openai | Engine::Replay, Some(model)) => {
-                Some(ModelId::named(model, self.revision.as_deref()))
-            }
+            (Engine::Openai | Engine::Replay, Some(model)) => Some(ModelId::named(model, self.revision.as_deref())),
             _ => None,
         }
     }
@@ -191,33 +189,20 @@ impl ModelConfig {
             Engine::Local => ("local", &["base_url", "api_key_env"]),
             Engine::Replay => ("replay", &["path", "digest", "stage", "checkpoint"]),
         };
-        if let Some((key, _)) = given
-            .iter()
-            .find(|(key, is_given)| *is_given && foreign.contains(key))
-        {
+        if let Some((key, _)) = given.iter().find(|(key, is_given)| *is_given && foreign.contains(key)) {
             return fail(&format!("`{key}` has no meaning for engine `{engine}`"));
         }
         match self.engine {
             Engine::Local => match (&self.path, &self.stage, &self.digest) {
                 (Some(_), Some(_), _) => fail("give `path` or `stage`, not both"),
                 (None, None, None) => fail("engine `local` needs `path` or `stage`"),
-                _ if self.checkpoint.is_some() && self.stage.is_none() => {
-                    fail("`checkpoint` needs `stage`")
-                }
+                _ if self.checkpoint.is_some() && self.stage.is_none() => fail("`checkpoint` needs `stage`"),
                 _ => Ok(()),
             },
-            _ if self
-                .model
-                .as_ref()
-                .is_none_or(|model| model.trim().is_empty()) =>
-            {
-                fail(&format!(
-                    "engine `{engine}` needs `model`, the name that the server knows"
-                ))
+            _ if self.model.as_ref().is_none_or(|model| model.trim().is_empty()) => {
+                fail(&format!("engine `{engine}` needs `model`, the name that the server knows"))
             }
-            Engine::Replay if self.recordings.is_empty() => {
-                fail("engine `replay` needs `recordings`")
-            }
+            Engine::Replay if self.recordings.is_empty() => fail("engine `replay` needs `recordings`"),
             Engine::Replay => Ok(()),
             Engine::Openai => self.address(name).map(|_| ()),
         }
@@ -227,21 +212,20 @@ impl ModelConfig {
     pub(crate) fn address(&self, name: &str) -> Result<reqwest::Url, ModelError> {
         let fail = |message: String| Err(ModelError::config(name, message));
         let Some(text) = &self.base_url else {
-            return fail(
-                "engine `openai` needs `base_url`, such as `http://127.0.0.1:8080/v1`".to_owned(),
-            );
+            return fail("engine `openai` needs `base_url`, such as `http://127.0.0.1:8080/v1`".to_owned());
         };
         let url = match reqwest::Url::parse(text.trim()) {
             Ok(url) => url,
             Err(error) => return fail(format!("`base_url` is no address: {error}")),
         };
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return fail(
-                "`base_url` must begin with `http://` or `https://` and name a host".to_owned(),
-            );
+            return fail("`base_url` must begin with `http://` or `https://` and name a host".to_owned());
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return fail("`base_url` must not hold a user name or password: name the key's variable with `api_key_env`".to_owned());
+            return fail(
+                "`base_url` must not hold a user name or password: name the key's variable with `api_key_env`"
+                    .to_owned(),
+            );
         }
         Ok(url)
     }
@@ -263,18 +247,13 @@ pub fn open(
 ) -> Result<Arc<dyn Model>, ModelError> {
     config.validate(name)?;
     let Some(id) = config.identity() else {
-        return Err(ModelError::config(
-            name,
-            "engine `local` is not part of this build",
-        ));
+        return Err(ModelError::config(name, "engine `local` is not part of this build"));
     };
     let recordings = Recordings::open(&id, folder, &config.recordings)?;
     match config.engine {
         Engine::Replay => Ok(Arc::new(Replay::new(id, calls, recordings))),
         _ if options.offline => Ok(Arc::new(Replay::new(id, calls, recordings))),
-        _ => Ok(Arc::new(OpenAi::new(
-            config, name, id, calls, recordings, options,
-        )?)),
+        _ => Ok(Arc::new(OpenAi::new(config, name, id, calls, recordings, options)?)),
     }
 }
 
@@ -303,10 +282,7 @@ mod tests {
         .unwrap();
         config.validate("teacher").unwrap();
         assert_eq!(config.max_in_flight.get(), 64);
-        assert_eq!(
-            config.identity(),
-            Some(ModelId::named("smollm2-135m", Some("q4_1")))
-        );
+        assert_eq!(config.identity(), Some(ModelId::named("smollm2-135m", Some("q4_1"))));
         let text = toml::to_string(&config).unwrap();
         assert!(!text.contains("api_key ="), "{text}");
         assert_eq!(parse(&text), Ok(config));
@@ -315,10 +291,7 @@ mod tests {
     #[test]
     fn a_key_in_the_file_is_refused_with_the_way_out() {
         let error = parse("engine = \"openai\"\nmodel = \"m\"\napi_key = \"sk-123\"").unwrap_err();
-        assert!(
-            error.contains("api_key_env") && !error.contains("sk-123"),
-            "{error}"
-        );
+        assert!(error.contains("api_key_env") && !error.contains("sk-123"), "{error}");
     }
 
     #[test]
@@ -326,35 +299,16 @@ mod tests {
         let wrong = [
             ("engine = \"openai\"\nmodel = \"m\"", "base_url"),
             ("engine = \"openai\"\nbase_url = \"http://h/v1\"", "model"),
-            (
-                "engine = \"openai\"\nmodel = \"m\"\nbase_url = \"localhost:80\"",
-                "http://",
-            ),
-            (
-                "engine = \"openai\"\nmodel = \"m\"\nbase_url = \"http://u:p@h/v1\"",
-                "api_key_env",
-            ),
-            (
-                "engine = \"openai\"\nmodel = \"m\"\nbase_url = \"http://h\"\npath = \"w\"",
-                "path",
-            ),
+            ("engine = \"openai\"\nmodel = \"m\"\nbase_url = \"localhost:80\"", "http://"),
+            ("engine = \"openai\"\nmodel = \"m\"\nbase_url = \"http://u:p@h/v1\"", "api_key_env"),
+            ("engine = \"openai\"\nmodel = \"m\"\nbase_url = \"http://h\"\npath = \"w\"", "path"),
             ("engine = \"replay\"\nmodel = \"m\"", "recordings"),
             ("engine = \"local\"", "path"),
-            (
-                "engine = \"local\"\npath = \"w\"\ncheckpoint = \"step-1\"",
-                "stage",
-            ),
+            ("engine = \"local\"\npath = \"w\"\ncheckpoint = \"step-1\"", "stage"),
         ];
         for (text, expected) in wrong {
-            let error = parse(text)
-                .unwrap()
-                .validate("teacher")
-                .unwrap_err()
-                .to_string();
-            assert!(
-                error.contains(expected) && error.contains("teacher"),
-                "{text}: {error}"
-            );
+            let error = parse(text).unwrap().validate("teacher").unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains("teacher"), "{text}: {error}");
         }
         assert!(parse("engine = \"openai\"\nmodle = \"m\"").is_err());
         assert!(parse("engine = \"openai\"\nmax_in_flight = 0").is_err());

@@ -44,9 +44,7 @@ impl ErrorClass {
 #[non_exhaustive]
 pub enum ModelError {
     /// Several failures in a row and no success.
-    #[error(
-        "model `{model}` at {host} is unreachable: {failures} failures in a row, the last: {message}"
-    )]
+    #[error("model `{model}` at {host} is unreachable: {failures} failures in a row, the last: {message}")]
     Unreachable {
         /// Name of the model in the configuration.
         model: String,
@@ -175,17 +173,11 @@ impl ModelError {
     }
 
     pub(crate) fn store(path: impl Into<PathBuf>, source: io::Error) -> Self {
-        Self::Store {
-            path: path.into(),
-            source,
-        }
+        Self::Store { path: path.into(), source }
     }
 
     /// A mistake in the configuration of the model of this name.
     pub fn config(model: &str, message: impl Into<String>) -> Self {
-        Self::Config {
-            model: model.to_owned(),
-            message: message.into(),
-        }
+        Self::Config { model: model.to_owned(), message: message.into() }
     }
 }

@@ -112,11 +112,7 @@ struct CanonicalMessage<'a> {
 
 impl<'a> CanonicalMessage<'a> {
     fn of(message: &'a Message) -> Self {
-        Self {
-            content: &message.content,
-            role: &message.role,
-            tool_calls: message.tool_calls.as_deref(),
-        }
+        Self { content: &message.content, role: &message.role, tool_calls: message.tool_calls.as_deref() }
     }
 }
 
@@ -170,10 +166,7 @@ mod tests {
 
     fn request() -> Request {
         Request {
-            messages: vec![
-                Message::new("system", "逐步推理。"),
-                Message::new("user", "What is 7 + 5?\n"),
-            ],
+            messages: vec![Message::new("system", "逐步推理。"), Message::new("user", "What is 7 + 5?\n")],
             sampling: Sampling {
                 temperature: 0.8,
                 top_p: 1.0,
@@ -194,12 +187,7 @@ mod tests {
     }
 
     fn recording_key(request: &Request) -> RecordingKey {
-        RecordingKey::of(
-            &model(),
-            &request.messages,
-            &request.sampling,
-            request.sample,
-        )
+        RecordingKey::of(&model(), &request.messages, &request.sampling, request.sample)
     }
 
     #[test]
@@ -211,11 +199,7 @@ mod tests {
         );
         let bare = Request {
             messages: vec![Message::new("user", "hi")],
-            sampling: Sampling {
-                top_k: None,
-                min_p: None,
-                ..Sampling::full(0.0, 16)
-            },
+            sampling: Sampling { top_k: None, min_p: None, ..Sampling::full(0.0, 16) },
             sample: 0,
             salt: None,
         };
@@ -223,10 +207,7 @@ mod tests {
             r#"{"format":1,"messages":[{"content":"hi","role":"user"}],"model":"m","sample":0,"#,
             r#""sampling":{"max_tokens":16,"temperature":0.0,"top_p":1.0}}"#
         );
-        assert_eq!(
-            CallKey::of(&ModelId::named("m", None), &bare).0,
-            *blake3::hash(json.as_bytes()).as_bytes()
-        );
+        assert_eq!(CallKey::of(&ModelId::named("m", None), &bare).0, *blake3::hash(json.as_bytes()).as_bytes());
     }
 
     #[test]
@@ -236,10 +217,7 @@ mod tests {
             r#""model":"smollm2-135m","revision":"q4_1","salt":"b","sample":3,"sampling":{"logprobs":true,"max_tokens":48,"#,
             r#""min_p":0.0,"seed":17,"stop":["\n\n"],"temperature":0.8,"top_k":0,"top_p":1.0}}"#
         );
-        assert_eq!(
-            CallKey::of(&model(), &request()).0,
-            *blake3::hash(json.as_bytes()).as_bytes()
-        );
+        assert_eq!(CallKey::of(&model(), &request()).0, *blake3::hash(json.as_bytes()).as_bytes());
     }
 
     #[test]

@@ -120,10 +120,7 @@ pub enum Note {
 /// Follows a pass. Called from the thread that called [`Model::ensure`].
 pub trait Progress {
     /// Name of the stage that asks: a label in the call store, never part of a key.
-    #[expect(
-        clippy::unnecessary_literal_bound,
-        reason = "implementations return what they hold"
-    )]
+    #[expect(clippy::unnecessary_literal_bound, reason = "implementations return what they hold")]
     fn stage(&self) -> &str {
         ""
     }

@@ -8,11 +8,7 @@
 //! are the whole text.
 
 /// Opening and closing tags in use.
-const TAGS: [(&str, &str); 3] = [
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("[THINK]", "[/THINK]"),
-];
+const TAGS: [(&str, &str); 3] = [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]")];
 
 /// Reasoning and answer of one response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,20 +23,14 @@ pub struct Split {
 pub fn split_reasoning(text: &str, separate: Option<&str>) -> Split {
     let inline = TAGS.iter().find_map(|tags| split_tags(text, *tags));
     let Some(separate) = separate.filter(|reasoning| !trim(reasoning).is_empty()) else {
-        return inline.unwrap_or_else(|| Split {
-            reasoning: None,
-            answer: text.to_owned(),
-        });
+        return inline.unwrap_or_else(|| Split { reasoning: None, answer: text.to_owned() });
     };
     // Some servers fill the field and leave the same thought in the text as well.
     let answer = match inline {
         Some(split) if split.reasoning.as_deref() == Some(trim(separate)) => split.answer,
         _ => trim_start(text).to_owned(),
     };
-    Split {
-        reasoning: Some(trim(separate).to_owned()),
-        answer,
-    }
+    Split { reasoning: Some(trim(separate).to_owned()), answer }
 }
 
 fn split_tags(text: &str, (open, close): (&str, &str)) -> Option<Split> {
@@ -66,10 +56,7 @@ fn split_tags(text: &str, (open, close): (&str, &str)) -> Option<Split> {
         answer.push('\n');
     }
     answer.push_str(after);
-    Some(Split {
-        reasoning: (!reasoning.is_empty()).then(|| reasoning.to_owned()),
-        answer,
-    })
+    Some(Split { reasoning: (!reasoning.is_empty()).then(|| reasoning.to_owned()), answer })
 }
 
 fn begins_a_line(text: &str, at: usize) -> bool {
@@ -96,12 +83,7 @@ mod tests {
             ("So 12.", Some("7+5"), Some("7+5"), "So 12."),
             ("\n\nSo 12.", Some("\n7+5\n"), Some("7+5"), "So 12."),
             ("<think>7+5</think>So 12.", None, Some("7+5"), "So 12."),
-            (
-                "<think>\n7+5\n</think>\n\nSo 12.",
-                None,
-                Some("7+5"),
-                "So 12.",
-            ),
+            ("<think>\n7+5\n</think>\n\nSo 12.", None, Some("7+5"), "So 12."),
             ("7+5\n</think>\n\nSo 12.", None, Some("7+5"), "So 12."),
             ("So 12.", None, None, "So 12."),
             ("  So 12.\n", None, None, "  So 12.\n"),
@@ -109,32 +91,18 @@ mod tests {
             ("<think>7+", Some(""), Some("7+"), ""),
             ("", Some("7+"), Some("7+"), ""),
             ("<think>\n\n</think>\n\nSo 12.", None, None, "So 12."),
-            (
-                "<think>7+5</think>So 12.",
-                Some("7+5"),
-                Some("7+5"),
-                "So 12.",
-            ),
+            ("<think>7+5</think>So 12.", Some("7+5"), Some("7+5"), "So 12."),
             ("[THINK]七加五[/THINK]十二", None, Some("七加五"), "十二"),
             ("<thinking>a</thinking>b", None, Some("a"), "b"),
             ("Sure.\n<think>a</think>\nb", None, Some("a"), "Sure.\nb"),
-            (
-                "The tag `<think>` opens, `</think>` closes.",
-                None,
-                None,
-                "The tag `<think>` opens, `</think>` closes.",
-            ),
+            ("The tag `<think>` opens, `</think>` closes.", None, None, "The tag `<think>` opens, `</think>` closes."),
             ("<think>a</think>b</think>c", None, Some("a"), "b</think>c"),
             ("", None, None, ""),
             ("So 12.", Some(" \n"), None, "So 12."),
         ];
         for (text, separate, reasoning, answer) in cases {
             let split = split_reasoning(text, separate);
-            assert_eq!(
-                split.reasoning.as_deref(),
-                reasoning,
-                "{text:?} {separate:?}"
-            );
+            assert_eq!(split.reasoning.as_deref(), reasoning, "{text:?} {separate:?}");
             assert_eq!(split.answer, answer, "{text:?} {separate:?}");
         }
     }

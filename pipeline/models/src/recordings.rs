@@ -38,11 +38,7 @@ pub struct Recordings {
 
 #[derive(Debug)]
 enum Place {
-    InFile {
-        file: usize,
-        offset: u64,
-        length: usize,
-    },
+    InFile { file: usize, offset: u64, length: usize },
     InMemory(Box<str>),
 }
 
@@ -52,12 +48,8 @@ impl Recordings {
     /// # Errors
     /// A file that cannot be read, or a line that is no recording, with its number.
     pub fn open(model: &ModelId, folder: &Path, files: &[PathBuf]) -> Result<Self, ModelError> {
-        let mut recordings = Self {
-            model: model.clone(),
-            files: Vec::new(),
-            answers: HashMap::new(),
-            others: BTreeSet::new(),
-        };
+        let mut recordings =
+            Self { model: model.clone(), files: Vec::new(), answers: HashMap::new(), others: BTreeSet::new() };
         for file in files {
             recordings.index(folder.join(file))?;
         }
@@ -91,29 +83,18 @@ impl Recordings {
             return Ok(Recorded::Missing);
         };
         match place {
-            Place::InMemory(text) => {
-                Self::outcome(text).map_err(|message| ModelError::Recordings {
-                    path: PathBuf::new(),
-                    line: None,
-                    message,
-                })
-            }
-            Place::InFile {
-                file,
-                offset,
-                length,
-            } => {
+            Place::InMemory(text) => Self::outcome(text).map_err(|message| ModelError::Recordings {
+                path: PathBuf::new(),
+                line: None,
+                message,
+            }),
+            Place::InFile { file, offset, length } => {
                 let Some((path, file)) = self.files.get(*file) else {
                     return Ok(Recorded::Missing);
                 };
-                let fail = |message: String| ModelError::Recordings {
-                    path: path.clone(),
-                    line: None,
-                    message,
-                };
+                let fail = |message: String| ModelError::Recordings { path: path.clone(), line: None, message };
                 let mut bytes = vec![0; *length];
-                file.read_exact_at(&mut bytes, *offset)
-                    .map_err(|error| fail(error.to_string()))?;
+                file.read_exact_at(&mut bytes, *offset).map_err(|error| fail(error.to_string()))?;
                 let line: Line<'_> = serde_json::from_slice(&bytes)
                     .map_err(|error| fail(format!("changed since it was opened: {error}")))?;
                 Self::outcome(line.outcome().map_err(&fail)?).map_err(&fail)
@@ -131,25 +112,13 @@ impl Recordings {
     }
 
     fn key(&self, request: &Request) -> RecordingKey {
-        RecordingKey::of(
-            &self.model,
-            &request.messages,
-            &request.sampling,
-            request.sample,
-        )
+        RecordingKey::of(&self.model, &request.messages, &request.sampling, request.sample)
     }
 
     fn index(&mut self, path: PathBuf) -> Result<(), ModelError> {
-        let fail = |line: Option<u64>, message: String| ModelError::Recordings {
-            path: path.clone(),
-            line,
-            message,
-        };
+        let fail = |line: Option<u64>, message: String| ModelError::Recordings { path: path.clone(), line, message };
         let file = File::open(&path).map_err(|error| fail(None, error.to_string()))?;
-        let ending = path
-            .extension()
-            .and_then(|ending| ending.to_str())
-            .unwrap_or_default();
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let is_plain = !matches!(ending, "gz" | "zst");
         let reader = unpack(&file, ending).map_err(|error| fail(None, error.to_string()))?;
         let mut reader = BufReader::with_capacity(1 << 16, reader);
@@ -158,18 +127,13 @@ impl Recordings {
         loop {
             bytes.clear();
             // Lines end with a line feed only: JSON text may hold other line separators.
-            let read = reader
-                .read_until(b'\n', &mut bytes)
-                .map_err(|error| fail(Some(number + 1), error.to_string()))?;
+            let read =
+                reader.read_until(b'\n', &mut bytes).map_err(|error| fail(Some(number + 1), error.to_string()))?;
             if read == 0 {
                 break;
             }
             number += 1;
-            let mark = if number == 1 && bytes.starts_with(b"\xef\xbb\xbf") {
-                3
-            } else {
-                0
-            };
+            let mark = if number == 1 && bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
             let text = bytes[mark..].trim_ascii_end();
             if !text.trim_ascii_start().is_empty() {
                 let place = is_plain.then(|| Place::InFile {
@@ -177,8 +141,7 @@ impl Recordings {
                     offset: offset + mark as u64,
                     length: text.len(),
                 });
-                self.index_line(text, place)
-                    .map_err(|message| fail(Some(number), message))?;
+                self.index_line(text, place).map_err(|message| fail(Some(number), message))?;
             }
             offset += read as u64;
         }
@@ -191,10 +154,7 @@ impl Recordings {
         let line: Line<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         let outcome = line.outcome()?;
         Self::outcome(outcome)?;
-        let id = ModelId {
-            model: line.model,
-            revision: line.revision,
-        };
+        let id = ModelId { model: line.model, revision: line.revision };
         if id != self.model {
             self.others.insert(id.to_string());
             return Ok(());
@@ -240,9 +200,7 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn outcome(&self) -> Result<&'a str, String> {
         let outcome = self.answer.or(self.error);
-        outcome
-            .map(RawValue::get)
-            .ok_or_else(|| "missing field `answer`".to_owned())
+        outcome.map(RawValue::get).ok_or_else(|| "missing field `answer`".to_owned())
     }
 }
 
@@ -332,16 +290,8 @@ mod tests {
     }
 
     fn request(content: &str, sample: u32) -> Request {
-        let sampling = Sampling {
-            seed: Some(99),
-            ..Sampling::full(1.0, 8)
-        };
-        Request {
-            messages: vec![Message::new("user", content)],
-            sampling,
-            sample,
-            salt: Some("s".to_owned()),
-        }
+        let sampling = Sampling { seed: Some(99), ..Sampling::full(1.0, 8) };
+        Request { messages: vec![Message::new("user", content)], sampling, sample, salt: Some("s".to_owned()) }
     }
 
     fn model() -> ModelId {
@@ -351,38 +301,22 @@ mod tests {
     #[test]
     fn plain_and_compressed_files_give_the_same_answers() {
         let folder = tempfile::tempdir().unwrap();
-        let text = format!(
-            "\u{feff}{}\r\n\n{}\n",
-            line("七\u{2028}加", 0, "十<think>二"),
-            line("b", 1, "<think>x</think>y")
-        );
+        let text =
+            format!("\u{feff}{}\r\n\n{}\n", line("七\u{2028}加", 0, "十<think>二"), line("b", 1, "<think>x</think>y"));
         std::fs::write(folder.path().join("a.jsonl"), &text).unwrap();
-        std::fs::write(
-            folder.path().join("a.jsonl.zst"),
-            zstd::encode_all(text.as_bytes(), 3).unwrap(),
-        )
-        .unwrap();
+        std::fs::write(folder.path().join("a.jsonl.zst"), zstd::encode_all(text.as_bytes(), 3).unwrap()).unwrap();
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(text.as_bytes()).unwrap();
         std::fs::write(folder.path().join("a.jsonl.gz"), gzip.finish().unwrap()).unwrap();
         for name in ["a.jsonl", "a.jsonl.zst", "a.jsonl.gz"] {
             let recordings = Recordings::open(&model(), folder.path(), &[name.into()]).unwrap();
             assert_eq!(recordings.len(), 2, "{name}");
-            let Recorded::Answer(answer) = recordings.get(&request("b", 1)).unwrap() else {
+            let Recorded::Answer(answer) = recordings.get(&request("b", 1)).unwrap() else { panic!("{name}") };
+            assert_eq!((answer.reasoning.as_deref(), answer.answer_text.as_str()), (Some("x"), "y"));
+            let Recorded::Answer(answer) = recordings.get(&request("七\u{2028}加", 0)).unwrap() else {
                 panic!("{name}")
             };
-            assert_eq!(
-                (answer.reasoning.as_deref(), answer.answer_text.as_str()),
-                (Some("x"), "y")
-            );
-            let Recorded::Answer(answer) = recordings.get(&request("七\u{2028}加", 0)).unwrap()
-            else {
-                panic!("{name}")
-            };
-            assert_eq!(
-                (answer.text.as_str(), answer.prompt_tokens),
-                ("十<think>二", Some(3))
-            );
+            assert_eq!((answer.text.as_str(), answer.prompt_tokens), ("十<think>二", Some(3)));
             assert_eq!(recordings.get(&request("b", 0)).unwrap(), Recorded::Missing);
         }
     }
@@ -396,11 +330,7 @@ mod tests {
             &line("a", 0, "x").replace("\"answer\"", "\"reply\""),
             &line("a", 0, "x").replace("\"text\"", "\"txt\""),
         ] {
-            std::fs::write(
-                folder.path().join("a.jsonl"),
-                format!("{}\n{bad}\n", line("a", 0, "x")),
-            )
-            .unwrap();
+            std::fs::write(folder.path().join("a.jsonl"), format!("{}\n{bad}\n", line("a", 0, "x"))).unwrap();
             let error = Recordings::open(&model(), folder.path(), &["a.jsonl".into()]).unwrap_err();
             assert!(error.to_string().contains("line 2"), "{error}");
         }
@@ -416,16 +346,9 @@ mod tests {
         )
         .unwrap();
         let recordings = Recordings::open(&model(), folder.path(), &["a.jsonl".into()]).unwrap();
-        let Recorded::Answer(answer) = recordings.get(&request("a", 0)).unwrap() else {
-            panic!()
-        };
+        let Recorded::Answer(answer) = recordings.get(&request("a", 0)).unwrap() else { panic!() };
         assert_eq!(answer.text, "first");
-        let other = Recordings::open(
-            &ModelId::named("m", None),
-            folder.path(),
-            &["a.jsonl".into()],
-        )
-        .unwrap();
+        let other = Recordings::open(&ModelId::named("m", None), folder.path(), &["a.jsonl".into()]).unwrap();
         assert!(other.is_empty());
         assert_eq!(other.hint(), "; the recordings hold other models: m@r");
     }
@@ -438,10 +361,7 @@ mod tests {
         value["error"] = serde_json::json!({"code": "context_exceeded", "message": "too long"});
         std::fs::write(folder.path().join("a.jsonl"), value.to_string()).unwrap();
         let recordings = Recordings::open(&model(), folder.path(), &["a.jsonl".into()]).unwrap();
-        let expected = Recorded::RowError {
-            code: "context_exceeded".to_owned(),
-            message: "too long".to_owned(),
-        };
+        let expected = Recorded::RowError { code: "context_exceeded".to_owned(), message: "too long".to_owned() };
         assert_eq!(recordings.get(&request("a", 0)).unwrap(), expected);
     }
 }

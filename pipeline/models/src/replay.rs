@@ -36,18 +36,11 @@ pub(crate) enum Source {
 
 impl Known {
     /// Where the answer to a request is, if it is known and readable.
-    pub(crate) fn find(
-        &self,
-        key: &CallKey,
-        request: &Request,
-    ) -> Result<Option<Source>, ModelError> {
+    pub(crate) fn find(&self, key: &CallKey, request: &Request) -> Result<Option<Source>, ModelError> {
         if let Some(kind) = self.calls.verified(key)? {
             return Ok(Some(Source::Store(kind)));
         }
-        Ok(self
-            .recordings
-            .contains(request)
-            .then_some(Source::Recordings))
+        Ok(self.recordings.contains(request).then_some(Source::Recordings))
     }
 
     pub(crate) fn answer(&self, request: &Request) -> Result<Recorded, ModelError> {
@@ -59,10 +52,7 @@ impl Known {
             Reply::Answer(raw) => match parse_answer(&raw) {
                 Ok(answer) => Recorded::Answer(answer),
                 // It was readable when it came: a stricter parser must not make the run ask again.
-                Err(error) => Recorded::RowError {
-                    code: "answer_unparsable".to_owned(),
-                    message: error.to_string(),
-                },
+                Err(error) => Recorded::RowError { code: "answer_unparsable".to_owned(), message: error.to_string() },
             },
         })
     }
@@ -83,13 +73,7 @@ impl Source {
 
 impl Replay {
     pub(crate) fn new(id: ModelId, calls: Arc<CallStore>, recordings: Recordings) -> Self {
-        Self {
-            known: Known {
-                id,
-                calls,
-                recordings,
-            },
-        }
+        Self { known: Known { id, calls, recordings } }
     }
 }
 
@@ -143,11 +127,7 @@ impl Model for Replay {
 /// One request in a line: sample, beginning of the last message, sampling, key.
 fn describe(key: &CallKey, request: &Request) -> String {
     const SHOWN: usize = 80;
-    let text = request
-        .messages
-        .last()
-        .map(|message| message.content.as_str())
-        .unwrap_or_default();
+    let text = request.messages.last().map(|message| message.content.as_str()).unwrap_or_default();
     let mut shown: String = text.chars().take(SHOWN).collect();
     if text.chars().nth(SHOWN).is_some() {
         shown.push('…');

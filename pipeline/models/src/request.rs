@@ -23,11 +23,7 @@ pub struct Message {
 impl Message {
     /// A turn without tool calls.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self {
-            role: role.into(),
-            content: content.into(),
-            tool_calls: None,
-        }
+        Self { role: role.into(), content: content.into(), tool_calls: None }
     }
 }
 
@@ -101,18 +97,12 @@ pub struct ModelId {
 impl ModelId {
     /// A model known by name.
     pub fn named(model: impl Into<String>, revision: Option<&str>) -> Self {
-        Self {
-            model: model.into(),
-            revision: revision.map(str::to_owned),
-        }
+        Self { model: model.into(), revision: revision.map(str::to_owned) }
     }
 
     /// A model known by the digest of its weights and the type it computes in (`f32`, `bf16`).
     pub fn weights(digest: impl Into<String>, compute: impl Into<String>) -> Self {
-        Self {
-            model: digest.into(),
-            revision: Some(compute.into()),
-        }
+        Self { model: digest.into(), revision: Some(compute.into()) }
     }
 
     /// Folder name of this model in a call store: readable, and distinct for distinct identities.

@@ -24,13 +24,8 @@ impl fmt::Debug for ModelSet {
 
 impl ModelSet {
     /// Models that `opener` opens by name.
-    pub fn new(
-        opener: impl Fn(&str) -> Result<Arc<dyn Model>, ModelError> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            opener: Box::new(opener),
-            opened: Mutex::new(BTreeMap::new()),
-        }
+    pub fn new(opener: impl Fn(&str) -> Result<Arc<dyn Model>, ModelError> + Send + Sync + 'static) -> Self {
+        Self { opener: Box::new(opener), opened: Mutex::new(BTreeMap::new()) }
     }
 
     /// The model of this name; all callers share one.

@@ -1,10 +1,6 @@
 //! The client against a scripted server: what goes wrong delays rows or names them, and never loses one.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod scripted;
 
@@ -16,8 +12,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, SystemTime};
 
 use pipeline_models::{
-    Budget, BudgetConfig, CallKey, CallStore, Ensured, ErrorClass, Message, Model, ModelConfig,
-    ModelError, Note, OpenOptions, Progress, Recorded, Request, Sampling, Secret, Timing, open,
+    Budget, BudgetConfig, CallKey, CallStore, Ensured, ErrorClass, Message, Model, ModelConfig, ModelError, Note,
+    OpenOptions, Progress, Recorded, Request, Sampling, Secret, Timing, open,
 };
 use scripted::{Reply, Seen, Server, answer};
 
@@ -63,11 +59,7 @@ impl Setup {
     }
 
     fn try_open(&self) -> Result<Arc<dyn Model>, ModelError> {
-        let lines: Vec<String> = self
-            .keys
-            .iter()
-            .map(|(key, value)| format!("{key} = {value}"))
-            .collect();
+        let lines: Vec<String> = self.keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let config: ModelConfig = toml::from_str(&lines.join("\n")).unwrap();
         let options = OpenOptions {
             offline: self.offline,
@@ -75,13 +67,7 @@ impl Setup {
             environment: &|name| (name == "TEACHER_KEY").then(|| Secret::new(KEY)),
             timing: self.timing.clone(),
         };
-        open(
-            &config,
-            "teacher",
-            self.folder.path(),
-            self.store(),
-            &options,
-        )
+        open(&config, "teacher", self.folder.path(), self.store(), &options)
     }
 
     fn open(&self) -> Arc<dyn Model> {
@@ -106,24 +92,16 @@ struct Window<'a>(&'a AtomicUsize, Arc<AtomicUsize>);
 impl Progress for Window<'_> {
     fn update(&self, counts: &Ensured) {
         let ahead = self.0.load(Ordering::SeqCst) as u64 - counts.seen();
-        self.1
-            .fetch_max(usize::try_from(ahead).unwrap(), Ordering::SeqCst);
+        self.1.fetch_max(usize::try_from(ahead).unwrap(), Ordering::SeqCst);
     }
 }
 
 fn request(text: &str) -> Request {
-    Request {
-        messages: vec![Message::new("user", text)],
-        sampling: Sampling::full(0.8, 48),
-        sample: 0,
-        salt: None,
-    }
+    Request { messages: vec![Message::new("user", text)], sampling: Sampling::full(0.8, 48), sample: 0, salt: None }
 }
 
 fn requests(count: usize) -> Vec<Request> {
-    (0..count)
-        .map(|number| request(&format!("question {number}")))
-        .collect()
+    (0..count).map(|number| request(&format!("question {number}"))).collect()
 }
 
 fn ensure(model: &dyn Model, requests: &[Request]) -> Result<Ensured, ModelError> {
@@ -149,19 +127,13 @@ fn an_answer_is_asked_for_once_and_read_ever_after() {
     wanted.extend(requests(5));
     let model = setup.open();
     let counts = ensure(&*model, &wanted).unwrap();
-    assert_eq!(
-        (counts.asked, counts.from_store, counts.transient.len()),
-        (20, 5, 0)
-    );
+    assert_eq!((counts.asked, counts.from_store, counts.transient.len()), (20, 5, 0));
     assert_eq!((counts.prompt_tokens, counts.completion_tokens), (200, 400));
     let again = ensure(&*setup.open(), &wanted).unwrap();
     assert_eq!((again.asked, again.from_store), (0, 25));
     assert_eq!(server.seen(), 20);
     for request in &wanted {
-        assert_eq!(
-            text_of(&*model, request),
-            format!("re: {}", request.messages[0].content)
-        );
+        assert_eq!(text_of(&*model, request), format!("re: {}", request.messages[0].content));
     }
 }
 
@@ -182,16 +154,8 @@ fn another_address_of_the_same_model_reuses_its_answers() {
 fn too_many_requests_delay_rows_and_drop_none() {
     let past = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH);
     let server = Server::start(move |seen| {
-        let wait = if seen.number % 2 == 0 {
-            "0".to_owned()
-        } else {
-            past.clone()
-        };
-        if seen.number < 40 {
-            Reply::Status(429, vec![("Retry-After", wait)], String::new())
-        } else {
-            echo(seen)
-        }
+        let wait = if seen.number % 2 == 0 { "0".to_owned() } else { past.clone() };
+        if seen.number < 40 { Reply::Status(429, vec![("Retry-After", wait)], String::new()) } else { echo(seen) }
     });
     let mut setup = Setup::new(&server.url).with("max_in_flight", 8);
     // Not one failure is allowed: a refusal is none.
@@ -212,18 +176,9 @@ fn a_wait_asked_for_is_told_and_kept() {
     });
     let notes = Notes(Mutex::default());
     let model = Setup::new(&server.url).open();
-    let counts = model
-        .ensure(
-            &mut requests(1).into_iter(),
-            &notes,
-            &AtomicBool::new(false),
-        )
-        .unwrap();
+    let counts = model.ensure(&mut requests(1).into_iter(), &notes, &AtomicBool::new(false)).unwrap();
     assert_eq!(counts.asked, 1);
-    assert_eq!(
-        *notes.0.lock().unwrap(),
-        [Note::RateLimited { wait_seconds: 1 }]
-    );
+    assert_eq!(*notes.0.lock().unwrap(), [Note::RateLimited { wait_seconds: 1 }]);
 }
 
 #[test]
@@ -232,29 +187,13 @@ fn patience_with_refusals_ends_resumable() {
         if seen.number < 3 {
             echo(seen)
         } else {
-            Reply::Status(
-                429,
-                vec![("Retry-After", "86400".to_owned())],
-                String::new(),
-            )
+            Reply::Status(429, vec![("Retry-After", "86400".to_owned())], String::new())
         }
     });
     let setup = Setup::new(&server.url).with("max_in_flight", 1);
     let error = ensure(&*setup.open(), &requests(10)).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            ModelError::RateLimited {
-                wait_seconds: 86400,
-                ..
-            }
-        ),
-        "{error}"
-    );
-    assert_eq!(
-        (error.class(), error.exit_code()),
-        (ErrorClass::Unreachable, 4)
-    );
+    assert!(matches!(error, ModelError::RateLimited { wait_seconds: 86400, .. }), "{error}");
+    assert_eq!((error.class(), error.exit_code()), (ErrorClass::Unreachable, 4));
     assert_eq!(setup.calls(), 3);
 }
 
@@ -272,10 +211,7 @@ fn a_server_error_is_tried_again_and_then_named_as_passing() {
     let counts = ensure(&*model, &wanted).unwrap();
     assert_eq!(counts.asked, 10);
     let key = CallKey::of(model.id(), &wanted[1]);
-    assert_eq!(
-        counts.transient.last(),
-        Some(&(key, "status 500: boom".to_owned()))
-    );
+    assert_eq!(counts.transient.last(), Some(&(key, "status 500: boom".to_owned())));
     assert_eq!(model.answer(&wanted[1]).unwrap(), Recorded::Missing);
     assert_eq!(setup.calls(), 10 - counts.transient.len());
 }
@@ -291,54 +227,30 @@ fn cut_and_unreadable_replies_are_asked_again() {
     let model = Setup::new(&server.url).with("max_in_flight", 1).open();
     let wanted = requests(1);
     let counts = ensure(&*model, &wanted).unwrap();
-    assert_eq!(
-        (counts.asked, counts.transient.len(), server.seen()),
-        (1, 0, 4)
-    );
+    assert_eq!((counts.asked, counts.transient.len(), server.seen()), (1, 0, 4));
     assert_eq!(text_of(&*model, &wanted[0]), "re: question 0");
 }
 
 #[test]
 fn a_server_that_hangs_costs_a_row_its_attempts_and_no_more() {
-    let server = Server::start(|seen| {
-        if seen.last_text() == "question 0" {
-            Reply::Hang
-        } else {
-            echo(seen)
-        }
-    });
+    let server = Server::start(|seen| if seen.last_text() == "question 0" { Reply::Hang } else { echo(seen) });
     let mut setup = Setup::new(&server.url);
     setup.timing.idle = Duration::from_millis(200);
     setup.timing.attempts = 2;
     let counts = ensure(&*setup.open(), &requests(4)).unwrap();
     assert_eq!((counts.asked, counts.transient.len()), (4, 1));
-    assert!(
-        counts.transient[0].1.contains("no reply within"),
-        "{:?}",
-        counts.transient
-    );
+    assert!(counts.transient[0].1.contains("no reply within"), "{:?}", counts.transient);
     assert_eq!(setup.calls(), 3);
 }
 
 #[test]
 fn a_refused_key_stops_at_once_and_is_never_shown() {
     let server = Server::start(|_| Reply::error(401, "Incorrect API key provided: sk-very-secret"));
-    let setup = Setup::new(&server.url)
-        .with("max_in_flight", 2)
-        .with("api_key_env", "\"TEACHER_KEY\"");
+    let setup = Setup::new(&server.url).with("max_in_flight", 2).with("api_key_env", "\"TEACHER_KEY\"");
     let error = ensure(&*setup.open(), &requests(1000)).unwrap_err();
-    assert!(
-        matches!(error, ModelError::KeyRefused { status: 401, .. }),
-        "{error}"
-    );
-    assert_eq!(
-        (error.class(), error.exit_code()),
-        (ErrorClass::KeyRefused, 4)
-    );
-    assert!(
-        !error.to_string().contains(KEY) && error.to_string().contains("[key]"),
-        "{error}"
-    );
+    assert!(matches!(error, ModelError::KeyRefused { status: 401, .. }), "{error}");
+    assert_eq!((error.class(), error.exit_code()), (ErrorClass::KeyRefused, 4));
+    assert!(!error.to_string().contains(KEY) && error.to_string().contains("[key]"), "{error}");
     assert!(server.seen() <= 4, "{} requests", server.seen());
     assert_eq!(setup.calls(), 0);
 }
@@ -359,18 +271,10 @@ fn the_key_is_sent_and_stands_nowhere_on_disk() {
     let wanted = requests(3);
     ensure(&*model, &wanted).unwrap();
     for request in &wanted {
-        let call = setup
-            .store()
-            .get(&CallKey::of(model.id(), request))
-            .unwrap()
-            .unwrap();
+        let call = setup.store().get(&CallKey::of(model.id(), request)).unwrap().unwrap();
         assert!(!serde_json::to_string(&call).unwrap().contains(KEY));
     }
-    let error = setup
-        .with("api_key_env", "\"OTHER\"")
-        .try_open()
-        .err()
-        .unwrap();
+    let error = setup.with("api_key_env", "\"OTHER\"").try_open().err().unwrap();
     assert!(error.to_string().contains("OTHER"), "{error}");
 }
 
@@ -378,10 +282,7 @@ fn the_key_is_sent_and_stands_nowhere_on_disk() {
 fn an_unknown_model_stops_at_once() {
     let server = Server::start(|_| Reply::error(404, "The model `m` does not exist"));
     let error = ensure(&*Setup::new(&server.url).open(), &requests(100)).unwrap_err();
-    assert!(
-        matches!(error, ModelError::Refused { status: 404, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, ModelError::Refused { status: 404, .. }), "{error}");
     assert_eq!(error.exit_code(), 4);
 }
 
@@ -398,30 +299,14 @@ fn a_request_beyond_the_context_is_a_stored_row_error() {
     let model = setup.open();
     let wanted = requests(3);
     let counts = ensure(&*model, &wanted).unwrap();
-    assert_eq!(
-        (counts.asked, counts.row_errors, counts.transient.len()),
-        (3, 1, 0)
-    );
-    let Recorded::RowError { code, message } = model.answer(&wanted[1]).unwrap() else {
-        panic!()
-    };
+    assert_eq!((counts.asked, counts.row_errors, counts.transient.len()), (3, 1, 0));
+    let Recorded::RowError { code, message } = model.answer(&wanted[1]).unwrap() else { panic!() };
     assert_eq!(
         (code.as_str(), message.as_str()),
-        (
-            "context_exceeded",
-            "the request exceeds the available context size"
-        )
+        ("context_exceeded", "the request exceeds the available context size")
     );
     let again = ensure(&*setup.open(), &wanted).unwrap();
-    assert_eq!(
-        (
-            again.asked,
-            again.from_store,
-            again.row_errors,
-            server.seen()
-        ),
-        (0, 3, 1, 3)
-    );
+    assert_eq!((again.asked, again.from_store, again.row_errors, server.seen()), (0, 3, 1, 3));
 }
 
 #[test]
@@ -429,11 +314,7 @@ fn requests_that_are_all_malformed_stop_the_run_and_are_not_stored() {
     let server = Server::start(|_| Reply::error(400, "unrecognized argument: top_k"));
     let setup = Setup::new(&server.url).with("max_in_flight", 1);
     let error = ensure(&*setup.open(), &requests(100)).unwrap_err();
-    assert!(
-        matches!(error, ModelError::Refused { status: 400, .. })
-            && error.to_string().contains("top_k"),
-        "{error}"
-    );
+    assert!(matches!(error, ModelError::Refused { status: 400, .. }) && error.to_string().contains("top_k"), "{error}");
     assert_eq!((setup.calls(), server.seen()), (0, 5));
 }
 
@@ -446,9 +327,7 @@ fn as_many_requests_are_in_flight_as_configured() {
         meeting.wait();
         echo(seen)
     });
-    let model = Setup::new(&server.url)
-        .with("max_in_flight", IN_FLIGHT)
-        .open();
+    let model = Setup::new(&server.url).with("max_in_flight", IN_FLIGHT).open();
     let wanted = requests(3 * IN_FLIGHT);
     std::thread::scope(|scope| {
         // Two passes at once share the limit.
@@ -466,13 +345,8 @@ fn two_passes_at_once_never_ask_the_same() {
     let model = Setup::new(&server.url).with("max_in_flight", 4).open();
     let wanted = requests(50);
     std::thread::scope(|scope| {
-        let passes: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| ensure(&*model, &wanted).unwrap()))
-            .collect();
-        let counts: Vec<Ensured> = passes
-            .into_iter()
-            .map(|pass| pass.join().unwrap())
-            .collect();
+        let passes: Vec<_> = (0..4).map(|_| scope.spawn(|| ensure(&*model, &wanted).unwrap())).collect();
+        let counts: Vec<Ensured> = passes.into_iter().map(|pass| pass.join().unwrap()).collect();
         assert_eq!(counts.iter().map(|count| count.asked).sum::<u64>(), 50);
         assert!(counts.iter().all(|count| count.seen() == 50));
     });
@@ -487,11 +361,7 @@ fn a_spent_budget_keeps_everything_and_a_larger_one_continues() {
     let error = ensure(&*setup.open(), &requests(50)).unwrap_err();
     assert!(matches!(error, ModelError::BudgetSpent { .. }), "{error}");
     assert_eq!(error.exit_code(), 4);
-    assert_eq!(
-        (setup.calls(), server.seen()),
-        (4, 4),
-        "30 tokens an answer"
-    );
+    assert_eq!((setup.calls(), server.seen()), (4, 4), "30 tokens an answer");
     setup.budget.tokens = None;
     let counts = ensure(&*setup.open(), &requests(50)).unwrap();
     assert_eq!((counts.asked, counts.from_store), (46, 4));
@@ -500,23 +370,13 @@ fn a_spent_budget_keeps_everything_and_a_larger_one_continues() {
 #[test]
 fn money_is_counted_by_the_price() {
     let server = Server::start(echo);
-    let mut setup = Setup::new(&server.url).with(
-        "price",
-        "{ input = 1000.0, output = 500.0, currency = \"EUR\" }",
-    );
+    let mut setup = Setup::new(&server.url).with("price", "{ input = 1000.0, output = 500.0, currency = \"EUR\" }");
     setup.budget.money = Some(0.05);
     let error = ensure(&*setup.open(), &requests(50)).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "budget spent: 0.0600 of 0.0500 EUR used; answers so far are kept"
-    );
+    assert_eq!(error.to_string(), "budget spent: 0.0600 of 0.0500 EUR used; answers so far are kept");
     setup.budget.money = None;
     let counts = ensure(&*setup.open(), &requests(50)).unwrap();
-    assert!(
-        (counts.money - 47.0 * 0.02).abs() < 1e-9,
-        "{}",
-        counts.money
-    );
+    assert!((counts.money - 47.0 * 0.02).abs() < 1e-9, "{}", counts.money);
 }
 
 #[test]
@@ -541,10 +401,7 @@ fn cancelling_drops_what_is_in_flight() {
         Reply::Hang
     });
     let setup = Setup::new(&server.url);
-    let error = setup
-        .open()
-        .ensure(&mut requests(10_000).into_iter(), &(), &cancel)
-        .unwrap_err();
+    let error = setup.open().ensure(&mut requests(10_000).into_iter(), &(), &cancel).unwrap_err();
     assert!(matches!(error, ModelError::Cancelled), "{error}");
     assert_eq!(error.exit_code(), 130);
 }
@@ -559,9 +416,7 @@ fn requests_are_read_only_as_room_becomes_free() {
         read.fetch_add(1, Ordering::SeqCst);
     });
     let window = Window(&read, Arc::clone(&read_when_first_answered));
-    model
-        .ensure(&mut requests, &window, &AtomicBool::new(false))
-        .unwrap();
+    model.ensure(&mut requests, &window, &AtomicBool::new(false)).unwrap();
     assert!(read_when_first_answered.load(Ordering::SeqCst) <= 8);
 }
 
@@ -588,25 +443,9 @@ fn recordings_come_after_the_store_and_before_the_network() {
     let setup = setup.with("recordings", "[\"a.jsonl\"]");
     let model = setup.open();
     let counts = ensure(&*model, &requests(8)).unwrap();
-    assert_eq!(
-        (counts.from_store, counts.from_recordings, counts.asked),
-        (2, 3, 3)
-    );
-    let texts: Vec<String> = requests(6)
-        .iter()
-        .map(|request| text_of(&*model, request))
-        .collect();
-    assert_eq!(
-        texts,
-        [
-            "re: question 0",
-            "re: question 1",
-            "recorded 2",
-            "recorded 3",
-            "recorded 4",
-            "re: question 5"
-        ]
-    );
+    assert_eq!((counts.from_store, counts.from_recordings, counts.asked), (2, 3, 3));
+    let texts: Vec<String> = requests(6).iter().map(|request| text_of(&*model, request)).collect();
+    assert_eq!(texts, ["re: question 0", "re: question 1", "recorded 2", "recorded 3", "recorded 4", "re: question 5"]);
 }
 
 #[test]
@@ -619,19 +458,11 @@ fn offline_lists_what_is_missing_and_asks_nothing() {
     let model = setup.open();
     assert_eq!(ensure(&*model, &requests(5)).unwrap().from_recordings, 5);
     let error = ensure(&*model, &requests(9)).unwrap_err();
-    let ModelError::NotRecorded { count, first, .. } = &error else {
-        panic!("{error}")
-    };
+    let ModelError::NotRecorded { count, first, .. } = &error else { panic!("{error}") };
     assert_eq!(*count, 4);
     assert!(first.contains("question 5"), "{first}");
-    assert_eq!(
-        (error.class(), error.exit_code(), server.seen()),
-        (ErrorClass::NotRecorded, 3, 0)
-    );
-    assert_eq!(
-        model.answer(&request("question 8")).unwrap(),
-        Recorded::Missing
-    );
+    assert_eq!((error.class(), error.exit_code(), server.seen()), (ErrorClass::NotRecorded, 3, 0));
+    assert_eq!(model.answer(&request("question 8")).unwrap(), Recorded::Missing);
 }
 
 #[test]
@@ -653,16 +484,8 @@ fn replay_needs_no_address() {
 #[test]
 fn a_local_engine_is_refused_with_a_typed_error() {
     let mut setup = Setup::new("");
-    setup.keys = BTreeMap::from([
-        ("engine", "\"local\"".to_owned()),
-        ("path", "\"weights\"".to_owned()),
-    ]);
+    setup.keys = BTreeMap::from([("engine", "\"local\"".to_owned()), ("path", "\"weights\"".to_owned())]);
     let error = setup.try_open().err().unwrap();
     assert_eq!(error.class(), ErrorClass::Config);
-    assert!(
-        error
-            .to_string()
-            .contains("engine `local` is not part of this build"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("engine `local` is not part of this build"), "{error}");
 }

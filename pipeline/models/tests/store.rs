@@ -5,9 +5,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use pipeline_models::{
-    CallKey, CallStore, Damage, Message, ModelId, Prune, Reply, Request, Sampling, StoredCall,
-};
+use pipeline_models::{CallKey, CallStore, Damage, Message, ModelId, Prune, Reply, Request, Sampling, StoredCall};
 use proptest::prelude::*;
 
 fn model() -> ModelId {
@@ -28,12 +26,7 @@ fn call(number: u32) -> (CallKey, StoredCall) {
         model: model(),
         request: request.clone(),
         reply: Reply::Answer(raw),
-        stage: if number.is_multiple_of(2) {
-            "even"
-        } else {
-            "odd"
-        }
-        .to_owned(),
+        stage: if number.is_multiple_of(2) { "even" } else { "odd" }.to_owned(),
         host: "http://127.0.0.1:1".to_owned(),
         time_ms: 1000 + u64::from(number),
         latency_ms: 5,
@@ -50,15 +43,9 @@ fn fill(folder: &Path, numbers: std::ops::Range<u32>) {
 }
 
 fn only_file(folder: &Path) -> PathBuf {
-    let models = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+    let models = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = models
-        .flat_map(|model| {
-            std::fs::read_dir(model)
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-        })
+        .flat_map(|model| std::fs::read_dir(model).unwrap().map(|entry| entry.unwrap().path()))
         .filter(|path| path.extension().is_some_and(|end| end == "calls"))
         .collect();
     assert_eq!(files.len(), 1);
@@ -70,10 +57,7 @@ fn readable(store: &CallStore, numbers: std::ops::Range<u32>) -> Vec<u32> {
         .filter(|number| {
             let (key, stored) = call(*number);
             let found = store.get(&key).unwrap();
-            assert!(
-                found.is_none() || found == Some(stored),
-                "what is read is what was written"
-            );
+            assert!(found.is_none() || found == Some(stored), "what is read is what was written");
             assert_eq!(store.contains(&key), store.get(&key).unwrap().is_some());
             store.contains(&key)
         })
@@ -133,12 +117,7 @@ fn a_record_cut_short_within_a_file_does_not_hide_its_successors() {
     fill(folder.path(), 0..4);
     let path = only_file(folder.path());
     let bytes = std::fs::read(&path).unwrap();
-    let second = bytes
-        .windows(5)
-        .skip(1)
-        .position(|window| window == b"\x89CALL")
-        .unwrap()
-        + 1;
+    let second = bytes.windows(5).skip(1).position(|window| window == b"\x89CALL").unwrap() + 1;
     for missing in 1..second {
         let mut damaged = bytes[..second - missing].to_vec();
         damaged.extend_from_slice(&bytes[second..]);
@@ -184,38 +163,22 @@ fn a_damaged_record_is_replaced_by_its_double() {
     // The first record is damaged, but not at the end of the file, so that opening does not notice.
     bytes.extend_from_slice(&std::fs::read(&path).unwrap());
     std::fs::write(&path, &bytes).unwrap();
-    assert_eq!(
-        CallStore::open(folder.path()).unwrap().get(&key).unwrap(),
-        Some(stored)
-    );
+    assert_eq!(CallStore::open(folder.path()).unwrap().get(&key).unwrap(), Some(stored));
 }
 
 #[test]
 fn an_answer_goes_before_a_row_error() {
     let folder = tempfile::tempdir().unwrap();
     let (key, answered) = call(0);
-    let reply = Reply::RowError {
-        code: "context_exceeded".to_owned(),
-        message: "too long".to_owned(),
-    };
-    let refused = StoredCall {
-        reply,
-        ..answered.clone()
-    };
+    let reply = Reply::RowError { code: "context_exceeded".to_owned(), message: "too long".to_owned() };
+    let refused = StoredCall { reply, ..answered.clone() };
     let store = CallStore::open(folder.path()).unwrap();
-    for (append, expected) in [
-        (&refused, &refused),
-        (&answered, &answered),
-        (&refused, &answered),
-    ] {
+    for (append, expected) in [(&refused, &refused), (&answered, &answered), (&refused, &answered)] {
         store.append(&key, append).unwrap();
         assert_eq!(store.get(&key).unwrap().as_ref(), Some(expected));
     }
     drop(store);
-    assert_eq!(
-        CallStore::open(folder.path()).unwrap().get(&key).unwrap(),
-        Some(answered)
-    );
+    assert_eq!(CallStore::open(folder.path()).unwrap().get(&key).unwrap(), Some(answered));
 }
 
 #[test]
@@ -226,21 +189,12 @@ fn calls_are_counted_by_model_and_stage() {
     let short: Vec<_> = summary
         .iter()
         .map(|group| {
-            (
-                group.model.as_str(),
-                group.stage.as_str(),
-                group.calls,
-                group.prompt_tokens,
-                group.completion_tokens,
-            )
+            (group.model.as_str(), group.stage.as_str(), group.calls, group.prompt_tokens, group.completion_tokens)
         })
         .collect();
     assert_eq!(short, [("m@r", "even", 3, 9, 6), ("m@r", "odd", 2, 6, 4)]);
     let bytes: u64 = summary.iter().map(|group| group.bytes).sum();
-    assert_eq!(
-        bytes,
-        std::fs::metadata(only_file(folder.path())).unwrap().len()
-    );
+    assert_eq!(bytes, std::fs::metadata(only_file(folder.path())).unwrap().len());
     assert_eq!((summary[0].first_ms, summary[0].last_ms), (1000, 1004));
 }
 
@@ -249,47 +203,22 @@ fn pruning_removes_what_was_meant_and_keeps_the_rest_readable() {
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 0..10);
     let store = CallStore::open(folder.path()).unwrap();
-    assert_eq!(
-        store.prune(&Prune::default()).unwrap().calls,
-        0,
-        "no condition removes nothing"
-    );
-    let old = Prune {
-        before_ms: Some(1004),
-        model: Some("m"),
-        ..Prune::default()
-    };
-    let counted = store
-        .prune(&Prune {
-            dry_run: true,
-            ..old
-        })
-        .unwrap();
+    assert_eq!(store.prune(&Prune::default()).unwrap().calls, 0, "no condition removes nothing");
+    let old = Prune { before_ms: Some(1004), model: Some("m"), ..Prune::default() };
+    let counted = store.prune(&Prune { dry_run: true, ..old }).unwrap();
     assert_eq!((counted.calls, counted.kept), (4, 6));
     assert_eq!(store.len(), 10);
     assert_eq!(store.prune(&old).unwrap(), counted);
     assert_eq!(readable(&store, 0..10), [4, 5, 6, 7, 8, 9]);
     let keep: HashSet<CallKey> = [call(5).0].into();
-    let other_model = Prune {
-        keep: Some(&keep),
-        model: Some("other"),
-        ..Prune::default()
-    };
+    let other_model = Prune { keep: Some(&keep), model: Some("other"), ..Prune::default() };
     assert_eq!(store.prune(&other_model).unwrap().calls, 0);
     // The store goes on writing, to a new file.
     let (key, stored) = call(20);
     store.append(&key, &stored).unwrap();
-    store
-        .prune(&Prune {
-            keep: Some(&keep),
-            ..Prune::default()
-        })
-        .unwrap();
+    store.prune(&Prune { keep: Some(&keep), ..Prune::default() }).unwrap();
     assert_eq!(readable(&store, 0..21), [5]);
-    let all = Prune {
-        model: Some("m@r"),
-        ..Prune::default()
-    };
+    let all = Prune { model: Some("m@r"), ..Prune::default() };
     store.prune(&all).unwrap();
     assert!(store.is_empty());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -302,24 +231,10 @@ fn a_file_that_is_being_written_is_not_pruned() {
     let (key, stored) = call(0);
     writing.append(&key, &stored).unwrap();
     let store = CallStore::open(folder.path()).unwrap();
-    let pruned = store
-        .prune(&Prune {
-            model: Some("m"),
-            ..Prune::default()
-        })
-        .unwrap();
+    let pruned = store.prune(&Prune { model: Some("m"), ..Prune::default() }).unwrap();
     assert_eq!((pruned.calls, pruned.in_use.len()), (0, 1));
     drop(writing);
-    assert_eq!(
-        store
-            .prune(&Prune {
-                model: Some("m"),
-                ..Prune::default()
-            })
-            .unwrap()
-            .calls,
-        1
-    );
+    assert_eq!(store.prune(&Prune { model: Some("m"), ..Prune::default() }).unwrap().calls, 1);
 }
 
 #[test]
@@ -328,12 +243,7 @@ fn a_reader_survives_pruning_by_another() {
     fill(folder.path(), 0..4);
     let reader = CallStore::open(folder.path()).unwrap();
     let pruner = CallStore::open(folder.path()).unwrap();
-    pruner
-        .prune(&Prune {
-            before_ms: Some(1002),
-            ..Prune::default()
-        })
-        .unwrap();
+    pruner.prune(&Prune { before_ms: Some(1002), ..Prune::default() }).unwrap();
     assert_eq!(readable(&reader, 0..4), [2, 3]);
     assert_eq!(reader.damage(), Damage::default());
 }

@@ -6,9 +6,7 @@
 use std::collections::HashMap;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
-use pipeline_core::{
-    Digest, Output, ParamError, Ports, Rejection, StageError, TableType, Task, rows,
-};
+use pipeline_core::{Digest, Output, ParamError, Ports, Rejection, StageError, TableType, Task, rows};
 use schemars::JsonSchema;
 use schemas::queries;
 use serde::{Deserialize, Serialize};
@@ -35,20 +33,12 @@ pub fn key(query_id: &str) -> u128 {
 ///
 /// # Errors
 /// When the port has no input.
-pub fn outputs(
-    inputs: &Ports,
-    rows: OutputRows,
-    fills: &[&str],
-) -> Result<Vec<Output>, ParamError> {
+pub fn outputs(inputs: &Ports, rows: OutputRows, fills: &[&str]) -> Result<Vec<Output>, ParamError> {
     let given = inputs.expect("rows")?;
     Ok(vec![match rows {
         OutputRows::Traces => Output::same(given.clone().fill(fills.iter().copied())),
         OutputRows::Queries => {
-            let filled = given
-                .filled
-                .iter()
-                .map(String::as_str)
-                .filter(|name| queries::TABLE.column(name).is_some());
+            let filled = given.filled.iter().map(String::as_str).filter(|name| queries::TABLE.column(name).is_some());
             Output::counted(TableType::of(&queries::TABLE, filled).fill(fills.iter().copied()))
         }
     }])
@@ -82,19 +72,15 @@ impl<T: Finding> Findings<T> {
         while let Some(batch) = batches.next() {
             let batch = batch?;
             let ids = rows::texts(&batch, queries::QUERY_ID)?;
-            let (mut written, mut fallen) = (
-                Vec::with_capacity(batch.num_rows()),
-                Vec::with_capacity(batch.num_rows()),
-            );
+            let (mut written, mut fallen) =
+                (Vec::with_capacity(batch.num_rows()), Vec::with_capacity(batch.num_rows()));
             let (mut findings, mut rejections) = (Vec::new(), Vec::new());
             for (ordinal, row) in (batches.ordinal()..).zip(0..batch.num_rows()) {
                 let finding = self.0.get(&key(ids.value(row)));
-                let finding = finding.ok_or_else(|| {
-                    StageError::Internal(format!("query of trace {ordinal} was not seen"))
-                })?;
+                let finding =
+                    finding.ok_or_else(|| StageError::Internal(format!("query of trace {ordinal} was not seen")))?;
                 let rejection = judge(finding);
-                let is_written = rejection.is_none()
-                    && (output == OutputRows::Traces || finding.first() == ordinal);
+                let is_written = rejection.is_none() && (output == OutputRows::Traces || finding.first() == ordinal);
                 if is_written {
                     findings.push(finding);
                 }
@@ -106,10 +92,7 @@ impl<T: Finding> Findings<T> {
             let rows_out = rows::filter(&batch, &BooleanArray::from(written))?;
             let filled = fill(&rows_out, &findings)?;
             task.write(&rows::with_columns(&rows_out, &schema, &filled)?)?;
-            task.reject(
-                &rows::filter(&batch, &BooleanArray::from(fallen))?,
-                &rejections,
-            )?;
+            task.reject(&rows::filter(&batch, &BooleanArray::from(fallen))?, &rejections)?;
             task.kept(kept as u64);
         }
         Ok(())
@@ -128,9 +111,7 @@ pub struct ShareHistogram {
 impl ShareHistogram {
     /// Counts the share `part / whole`; `whole` is not 0.
     pub fn add(&mut self, part: u64, whole: u64) {
-        let bin = usize::try_from(part * 10 / whole.max(1))
-            .unwrap_or(9)
-            .min(9);
+        let bin = usize::try_from(part * 10 / whole.max(1)).unwrap_or(9).min(9);
         self.queries += 1;
         self.zero += u64::from(part == 0);
         self.one += u64::from(part == whole);

@@ -11,9 +11,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field};
 use pipeline_core::row_kinds::write_judged;
-use pipeline_core::{
-    Example, Judgement, Output, ParamError, Port, Ports, Stage, StageError, Step, Task, rows,
-};
+use pipeline_core::{Example, Judgement, Output, ParamError, Port, Ports, Stage, StageError, Step, Task, rows};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use schemas::queries;
@@ -68,27 +66,20 @@ impl Stage for Decontaminate {
     const VERSION: u32 = 1;
     const PORTS: &'static [Port] = &[
         Port::rows(&[], &[]),
-        Port::rows(&["queries"], &[queries::PROMPT])
-            .named(EVAL, "evaluation sets to look for")
-            .many()
-            .evaluation(),
+        Port::rows(&["queries"], &[queries::PROMPT]).named(EVAL, "evaluation sets to look for").many().evaluation(),
     ];
 
     fn example() -> Example {
-        let item = "A gardener plants 12 rows of tulips with 15 bulbs in each row. How many bulbs does the gardener plant?";
+        let item =
+            "A gardener plants 12 rows of tulips with 15 bulbs in each row. How many bulbs does the gardener plant?";
         let row = |id: &str, prompt: String| json!({ "query_id": id, "prompt": prompt });
         let rows = vec![
             row("other", "How many legs do 7 spiders have?".to_owned()),
             row("copied", item.to_uppercase()),
-            row(
-                "embedded",
-                format!("Read with care. {item} Answer with a number."),
-            ),
+            row("embedded", format!("Read with care. {item} Answer with a number.")),
             row("twin", item.replace("12", "31")),
         ];
-        let eval = vec![
-            json!({ "query_id": "e1", "prompt": item, "label": "180", "source": "garden-test" }),
-        ];
+        let eval = vec![json!({ "query_id": "e1", "prompt": item, "label": "180", "source": "garden-test" })];
         Example::rows(json!({}), "rows", &queries::TABLE, rows)
             .with(EVAL, &queries::TABLE, eval)
             .gives(2, &["contaminated", "contaminated"])
@@ -98,10 +89,7 @@ impl Stage for Decontaminate {
         if self.rules.min_coverage > 0.0 && self.rules.min_coverage <= 1.0 {
             return Ok(());
         }
-        let message = format!(
-            "`min_coverage` must be above 0 and at most 1, found {}",
-            self.rules.min_coverage
-        );
+        let message = format!("`min_coverage` must be above 0 and at most 1, found {}", self.rules.min_coverage);
         Err(ParamError::new("min_coverage", message))
     }
 
@@ -121,27 +109,13 @@ impl Stage for Decontaminate {
         for batch in task.batches()? {
             let batch = batch?;
             let evidence = self.search(&index.index, &batch)?;
-            task.count(
-                "number_twins",
-                evidence
-                    .iter()
-                    .filter(|found| matches!(found, Outcome::Twin))
-                    .count() as u64,
-            );
+            task.count("number_twins", evidence.iter().filter(|found| matches!(found, Outcome::Twin)).count() as u64);
             match self.mode {
-                Mode::Reject => write_judged(
-                    task,
-                    &batch,
-                    evidence.into_iter().map(Outcome::judgement).collect(),
-                )?,
+                Mode::Reject => write_judged(task, &batch, evidence.into_iter().map(Outcome::judgement).collect())?,
                 Mode::Mark => {
                     let marks: StringViewArray = evidence.into_iter().map(Outcome::mark).collect();
                     let marks: ArrayRef = Arc::new(marks);
-                    task.write(&rows::with_columns(
-                        &batch,
-                        &task.schema()?,
-                        &[(MARK, marks)],
-                    )?)?;
+                    task.write(&rows::with_columns(&batch, &task.schema()?, &[(MARK, marks)])?)?;
                 }
             }
         }
@@ -150,19 +124,13 @@ impl Stage for Decontaminate {
 }
 
 impl Decontaminate {
-    fn search(
-        &self,
-        index: &ContaminationIndex,
-        batch: &RecordBatch,
-    ) -> Result<Vec<Outcome>, StageError> {
+    fn search(&self, index: &ContaminationIndex, batch: &RecordBatch) -> Result<Vec<Outcome>, StageError> {
         let texts = rows::texts(batch, &self.column)?;
         let rows = (0..batch.num_rows()).into_par_iter().with_min_len(16);
         let outcomes = rows.map_init(
             || index.searcher(),
             |searcher, row| {
-                rows::text_at(texts, row).map_or(Outcome::Clean, |text| {
-                    Outcome::new(text, &searcher.find(text))
-                })
+                rows::text_at(texts, row).map_or(Outcome::Clean, |text| Outcome::new(text, &searcher.find(text)))
             },
         );
         Ok(outcomes.collect())
@@ -182,11 +150,7 @@ enum Outcome {
 impl Outcome {
     fn new(text: &str, found: &Found) -> Self {
         let Some(best) = found.best() else {
-            return if found.twins.is_empty() {
-                Self::Clean
-            } else {
-                Self::Twin
-            };
+            return if found.twins.is_empty() { Self::Clean } else { Self::Twin };
         };
         Self::Contaminated(json!({
             "item": best.item_id,
@@ -230,15 +194,11 @@ impl Prepared {
             *sets.entry(&item.set).or_default() += 1;
         }
         let sets = json!(sets);
-        let alarm = |error: stage_text::TextError| {
-            StageError::Alarm(format!("nothing can be decontaminated: {error}"))
-        };
+        let alarm = |error: stage_text::TextError| StageError::Alarm(format!("nothing can be decontaminated: {error}"));
         let index = ContaminationIndex::build(items, rules.clone()).map_err(alarm)?;
-        let planted = index.self_test().map_err(|error| {
-            StageError::Alarm(format!(
-                "the contamination index is broken: failed to {error}"
-            ))
-        })?;
+        let planted = index
+            .self_test()
+            .map_err(|error| StageError::Alarm(format!("the contamination index is broken: failed to {error}")))?;
         let counts = index.counts();
         let summary = json!({
             "items": counts.items,
@@ -258,19 +218,11 @@ fn read_items(task: &Task<'_>) -> Result<Vec<EvalItem>, StageError> {
     let inputs = task.port(EVAL);
     for (position, input) in (1..).zip(inputs) {
         if input.rows() == 0 {
-            let message = format!(
-                "evaluation set {position} of {} has no rows: nothing could be found",
-                inputs.len()
-            );
+            let message = format!("evaluation set {position} of {} has no rows: nothing could be found", inputs.len());
             return Err(StageError::Alarm(message));
         }
     }
-    let columns = [
-        queries::QUERY_ID,
-        queries::PROMPT,
-        queries::LABEL,
-        queries::SOURCE,
-    ];
+    let columns = [queries::QUERY_ID, queries::PROMPT, queries::LABEL, queries::SOURCE];
     let mut batches = task.port_batches(EVAL, Some(&columns))?;
     let mut items = Vec::new();
     while let Some(batch) = batches.next() {

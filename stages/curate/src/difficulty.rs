@@ -7,14 +7,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray, UInt64Array,
-};
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pipeline_core::seed::partition_of;
 use pipeline_core::{
-    Digest, Example, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, StepKind,
-    Task, rows,
+    Digest, Example, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, StepKind, Task, rows,
 };
 use schemars::JsonSchema;
 use schemas::{queries, traces};
@@ -94,16 +91,12 @@ impl Stage for Difficulty {
             rollout("short", 0, Some("correct")),
         ];
         let rejected = ["no_verdict", "too_few_rollouts"];
-        Example::rows(json!({ "min_rollouts": 2 }), "rows", &traces::TABLE, rows)
-            .gives(2, &rejected)
+        Example::rows(json!({ "min_rollouts": 2 }), "rows", &traces::TABLE, rows).gives(2, &rejected)
     }
 
     fn validate(&self) -> Result<(), ParamError> {
         if self.min_rollouts == 0 {
-            return Err(ParamError::new(
-                "min_rollouts",
-                "`min_rollouts` must be at least 1",
-            ));
+            return Err(ParamError::new("min_rollouts", "`min_rollouts` must be at least 1"));
         }
         Ok(())
     }
@@ -133,18 +126,10 @@ impl Difficulty {
     fn write_rows(&self, task: &mut Task<'_>) -> Result<(), StageError> {
         let rates = task.shared("rates", |task| self.read_rates(task))?;
         task.note("pass_rates", rates.1.clone());
-        rates.0.write(
-            task,
-            self.rows,
-            |tally| self.rejection(tally),
-            |_, tallies| Ok(columns(tallies)),
-        )
+        rates.0.write(task, self.rows, |tally| self.rejection(tally), |_, tallies| Ok(columns(tallies)))
     }
 
-    fn read_rates(
-        &self,
-        task: &Task<'_>,
-    ) -> Result<(Findings<Tally>, serde_json::Value), StageError> {
+    fn read_rates(&self, task: &Task<'_>) -> Result<(Findings<Tally>, serde_json::Value), StageError> {
         let (mut tallies, mut histogram) = (HashMap::new(), ShareHistogram::default());
         for batch in task.earlier("rates")? {
             for_each_tally(&batch?, |query, tally| {
@@ -154,8 +139,7 @@ impl Difficulty {
                 tallies.insert(by_query::key(query), tally);
             })?;
         }
-        let histogram = serde_json::to_value(histogram)
-            .map_err(|error| StageError::Internal(error.to_string()))?;
+        let histogram = serde_json::to_value(histogram).map_err(|error| StageError::Internal(error.to_string()))?;
         Ok((Findings(tallies), histogram))
     }
 
@@ -171,9 +155,7 @@ impl Difficulty {
         };
         Some(Rejection::new(
             reason,
-            Some(
-                json!({ "traces": tally.traces, "rollouts": tally.counted, "correct": tally.correct }),
-            ),
+            Some(json!({ "traces": tally.traces, "rollouts": tally.counted, "correct": tally.correct })),
         ))
     }
 }
@@ -184,10 +166,9 @@ fn outcome(verdict: Option<&str>) -> Result<Option<bool>, StageError> {
         Some("correct") => Ok(Some(true)),
         Some("incorrect" | "no_answer") => Ok(Some(false)),
         Some("undecided" | "label_unparsable") | None => Ok(None),
-        Some(other) => Err(StageError::column(
-            traces::VERDICT,
-            format!("`{other}` is no verdict; run the kind `verify` first"),
-        )),
+        Some(other) => {
+            Err(StageError::column(traces::VERDICT, format!("`{other}` is no verdict; run the kind `verify` first")))
+        }
     }
 }
 
@@ -212,10 +193,7 @@ fn send_tallies(task: &mut Task<'_>) -> Result<(), StageError> {
             add(&mut tallies, ids.value(row), rollout);
         }
     }
-    let partitions = tallies
-        .keys()
-        .map(|query| partition_of(query.as_bytes(), task.partitions()))
-        .collect();
+    let partitions = tallies.keys().map(|query| partition_of(query.as_bytes(), task.partitions())).collect();
     task.send(partitions, tally_batch(&tallies)?)
 }
 
@@ -256,44 +234,25 @@ fn tally_schema() -> SchemaRef {
 }
 
 fn tally_batch(tallies: &BTreeMap<String, Tally>) -> Result<RecordBatch, StageError> {
-    let numbers = |read: fn(&Tally) -> u64| {
-        Arc::new(tallies.values().map(read).collect::<UInt64Array>()) as ArrayRef
-    };
+    let numbers = |read: fn(&Tally) -> u64| Arc::new(tallies.values().map(read).collect::<UInt64Array>()) as ArrayRef;
     let columns: Vec<ArrayRef> = vec![
         Arc::new(tallies.keys().map(Some).collect::<StringViewArray>()),
         numbers(|tally| tally.first),
         numbers(|tally| tally.traces),
         numbers(|tally| tally.counted),
         numbers(|tally| tally.correct),
-        Arc::new(
-            tallies
-                .values()
-                .map(|tally| tally.label)
-                .collect::<UInt64Array>(),
-        ),
-        Arc::new(
-            tallies
-                .values()
-                .map(|tally| Some(tally.has_conflict))
-                .collect::<BooleanArray>(),
-        ),
+        Arc::new(tallies.values().map(|tally| tally.label).collect::<UInt64Array>()),
+        Arc::new(tallies.values().map(|tally| Some(tally.has_conflict)).collect::<BooleanArray>()),
     ];
     Ok(RecordBatch::try_new(tally_schema(), columns)?)
 }
 
-fn for_each_tally(
-    batch: &RecordBatch,
-    mut take: impl FnMut(&str, Tally),
-) -> Result<(), StageError> {
+fn for_each_tally(batch: &RecordBatch, mut take: impl FnMut(&str, Tally)) -> Result<(), StageError> {
     use arrow::array::Array as _;
     let ids = rows::texts(batch, queries::QUERY_ID)?;
     let number = |name: &str| rows::row_numbers(batch, name);
-    let (first, traces, counted, correct) = (
-        number("first")?,
-        number("traces")?,
-        number("counted")?,
-        number("correct")?,
-    );
+    let (first, traces, counted, correct) =
+        (number("first")?, number("traces")?, number("counted")?, number("correct")?);
     let (labels, conflicts) = (number("label")?, rows::booleans(batch, "has_conflict")?);
     for row in 0..batch.num_rows() {
         let tally = Tally {
@@ -310,18 +269,9 @@ fn for_each_tally(
 }
 
 fn columns(tallies: &[&Tally]) -> Vec<(&'static str, ArrayRef)> {
-    let rates: Float64Array = tallies
-        .iter()
-        .map(|tally| Some(tally.correct as f64 / tally.counted as f64))
-        .collect();
-    let counts: Int64Array = tallies
-        .iter()
-        .map(|tally| i64::try_from(tally.counted).ok())
-        .collect();
-    vec![
-        (queries::PASS_RATE, Arc::new(rates)),
-        (queries::ROLLOUTS, Arc::new(counts)),
-    ]
+    let rates: Float64Array = tallies.iter().map(|tally| Some(tally.correct as f64 / tally.counted as f64)).collect();
+    let counts: Int64Array = tallies.iter().map(|tally| i64::try_from(tally.counted).ok()).collect();
+    vec![(queries::PASS_RATE, Arc::new(rates)), (queries::ROLLOUTS, Arc::new(counts))]
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@
 
 use arrow::array::{RecordBatch, StringViewArray};
 use pipeline_core::row_kinds::write_judged;
-use pipeline_core::{
-    Example, Judgement, Output, ParamError, Port, Ports, Stage, StageError, Step, Task, rows,
-};
+use pipeline_core::{Example, Judgement, Output, ParamError, Port, Ports, Stage, StageError, Step, Task, rows};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use schemas::{queries, traces};
@@ -43,17 +41,8 @@ impl Stage for FilterRepetition {
     fn example() -> Example {
         let trace = |id: &str, response: String| json!({ "query_id": "q", "trace_id": id, "prompt": "How much is 3 + 4?", "response": response });
         let rows = vec![
-            trace(
-                "plain",
-                r"Three and four make seven. The answer is \boxed{7}.".to_owned(),
-            ),
-            trace(
-                "loop",
-                format!(
-                    "Let me see. {}",
-                    "So the answer is again the same number. ".repeat(40)
-                ),
-            ),
+            trace("plain", r"Three and four make seven. The answer is \boxed{7}.".to_owned()),
+            trace("loop", format!("Let me see. {}", "So the answer is again the same number. ".repeat(40))),
             trace("empty", "<think>seven</think>\n".to_owned()),
             trace("unfinished", "<think>three and then".to_owned()),
         ];
@@ -67,10 +56,7 @@ impl Stage for FilterRepetition {
 
     fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
         let given = inputs.expect("rows")?;
-        text_column::ensure(
-            given,
-            &self.column(given.schema.column_with_name(traces::RESPONSE).is_some()),
-        )?;
+        text_column::ensure(given, &self.column(given.schema.column_with_name(traces::RESPONSE).is_some()))?;
         Ok(vec![Output::same(given.clone())])
     }
 
@@ -86,11 +72,7 @@ impl Stage for FilterRepetition {
 
 impl FilterRepetition {
     fn column(&self, is_traces: bool) -> String {
-        let natural = if is_traces {
-            traces::RESPONSE
-        } else {
-            queries::PROMPT
-        };
+        let natural = if is_traces { traces::RESPONSE } else { queries::PROMPT };
         self.column.clone().unwrap_or_else(|| natural.to_owned())
     }
 
@@ -103,24 +85,15 @@ impl FilterRepetition {
             let prompt = prompts.and_then(|prompts| rows::text_at(prompts, row));
             match find(text, prompt, &self.rules) {
                 None => Judgement::Keep,
-                Some(finding) => {
-                    Judgement::reject_with(finding.rule, evidence(&column, text, &finding))
-                }
+                Some(finding) => Judgement::reject_with(finding.rule, evidence(&column, text, &finding)),
             }
         };
-        Ok((0..batch.num_rows())
-            .into_par_iter()
-            .with_min_len(16)
-            .map(judge)
-            .collect())
+        Ok((0..batch.num_rows()).into_par_iter().with_min_len(16).map(judge).collect())
     }
 }
 
 /// What the texts answer; a prompt answers nothing.
-fn prompts_of<'a>(
-    batch: &'a RecordBatch,
-    column: &str,
-) -> Result<Option<&'a StringViewArray>, StageError> {
+fn prompts_of<'a>(batch: &'a RecordBatch, column: &str) -> Result<Option<&'a StringViewArray>, StageError> {
     if column == queries::PROMPT || batch.column_by_name(queries::PROMPT).is_none() {
         return Ok(None);
     }
@@ -155,10 +128,7 @@ mod tests {
     fn a_truncated_trace_is_not_repetition() {
         let cut = json!({ "query_id": "q", "trace_id": "t", "prompt": "Why?", "finish_reason": "length",
             "response": "Because the sum of the first two terms is larger than the" });
-        let outcome = Trial::new(&ENTRY, json!({}))
-            .rows("rows", &traces::TABLE, vec![cut])
-            .run(&Cut::WHOLE)
-            .unwrap();
+        let outcome = Trial::new(&ENTRY, json!({})).rows("rows", &traces::TABLE, vec![cut]).run(&Cut::WHOLE).unwrap();
         assert_eq!(outcome.kept, 1);
     }
 
@@ -167,10 +137,7 @@ mod tests {
         let prompt = "A farmer who lives near the river counts every goose in the meadow and then every duck on the \
             pond, and wonders how many birds there are in all before the evening comes and the fox wakes up again";
         let row = json!({ "query_id": "q", "trace_id": "t", "prompt": prompt, "response": prompt });
-        let outcome = Trial::new(&ENTRY, json!({}))
-            .rows("rows", &traces::TABLE, vec![row])
-            .run(&Cut::WHOLE)
-            .unwrap();
+        let outcome = Trial::new(&ENTRY, json!({})).rows("rows", &traces::TABLE, vec![row]).run(&Cut::WHOLE).unwrap();
         assert_eq!(outcome.reasons(), ["prompt_repeat"]);
         let evidence = outcome.rejects[0]["reject_evidence"].as_str().unwrap();
         let evidence: serde_json::Value = serde_json::from_str(evidence).unwrap();
@@ -181,16 +148,9 @@ mod tests {
     #[test]
     fn queries_are_judged_by_their_prompt_and_rules_can_be_set() {
         let row = json!({ "query_id": "q", "prompt": "哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈" });
-        let run = |params| {
-            Trial::new(&ENTRY, params)
-                .rows("rows", &queries::TABLE, vec![row.clone()])
-                .run(&Cut::WHOLE)
-        };
+        let run = |params| Trial::new(&ENTRY, params).rows("rows", &queries::TABLE, vec![row.clone()]).run(&Cut::WHOLE);
         assert_eq!(run(json!({})).unwrap().kept, 1);
-        assert_eq!(
-            run(json!({ "tail_short_tokens": 10 })).unwrap().reasons(),
-            ["tail_loop"]
-        );
+        assert_eq!(run(json!({ "tail_short_tokens": 10 })).unwrap().reasons(), ["tail_loop"]);
         assert!(run(json!({ "tail_min_repeats": 1 })).is_err());
         assert!(run(json!({ "column": "no_such_column" })).is_err());
         assert!(run(json!({ "column": "vote_share" })).is_err());

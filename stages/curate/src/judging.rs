@@ -51,14 +51,8 @@ impl VerifierName {
 }
 
 /// Columns that judging reads.
-pub const COLUMNS: [&str; 6] = [
-    queries::DOMAIN,
-    queries::LABEL,
-    queries::OPTIONS,
-    traces::ANSWER_TEXT,
-    traces::RESPONSE,
-    traces::FINISH_REASON,
-];
+pub const COLUMNS: [&str; 6] =
+    [queries::DOMAIN, queries::LABEL, queries::OPTIONS, traces::ANSWER_TEXT, traces::RESPONSE, traces::FINISH_REASON];
 
 /// What servers say of a response that hit the token cap.
 const CUT: [&str; 4] = ["length", "max_tokens", "max_output_tokens", "model_length"];
@@ -117,13 +111,11 @@ impl<'a> Judged<'a> {
 
     /// The domain whose verifier judges the row, if any does. A mathematical question with options is a choice.
     pub fn judged_as(&self, row: usize, asked: Option<VerifierName>) -> Option<&'static str> {
-        let domain = asked
-            .map(VerifierName::domain)
-            .or_else(|| match self.domain(row) {
-                Some("math") => Some("math"),
-                Some("stem") => Some("stem"),
-                _ => None,
-            })?;
+        let domain = asked.map(VerifierName::domain).or_else(|| match self.domain(row) {
+            Some("math") => Some("math"),
+            Some("stem") => Some("stem"),
+            _ => None,
+        })?;
         let has_options = !self.options(row).is_empty();
         Some(if has_options { "stem" } else { domain })
     }
@@ -131,12 +123,7 @@ impl<'a> Judged<'a> {
 
 /// The final answer of a text, or why there is none. `judged_as` is `math` or `stem`. For a question with options the
 /// answer is the option's letter.
-pub fn answer_of(
-    judged_as: &str,
-    options: &[&str],
-    text: &str,
-    extraction: Extraction,
-) -> Option<String> {
+pub fn answer_of(judged_as: &str, options: &[&str], text: &str, extraction: Extraction) -> Option<String> {
     if judged_as != "stem" {
         let found = stage_verify::extract(text, extraction).ok()?;
         return Some(found.text.trim().to_owned()).filter(|answer| !answer.is_empty());
@@ -145,14 +132,13 @@ pub fn answer_of(
     let as_if = |letter: &str| stage_verify::verify("stem", letter, options, text, extraction);
     let first = as_if("A");
     match (first.tier, first.verdict) {
-        ("option", Verdict::Correct | Verdict::Incorrect) => first.answer.filter(|answer| {
-            answer.len() == 1 && set.contains(answer.as_str()) && !is_conflict(&first.reason)
-        }),
+        ("option", Verdict::Correct | Verdict::Incorrect) => first
+            .answer
+            .filter(|answer| answer.len() == 1 && set.contains(answer.as_str()) && !is_conflict(&first.reason)),
         // the text of an option: the letter that it is right for
-        ("option_text", Verdict::Correct | Verdict::Incorrect) => set
-            .chars()
-            .map(String::from)
-            .find(|letter| as_if(letter).verdict == Verdict::Correct),
+        ("option_text", Verdict::Correct | Verdict::Incorrect) => {
+            set.chars().map(String::from).find(|letter| as_if(letter).verdict == Verdict::Correct)
+        }
         // an open question: the answer as it stands
         ("option_text", Verdict::NoAnswer) if options.is_empty() => {
             first.answer.filter(|answer| !answer.trim().is_empty())
@@ -192,11 +178,7 @@ pub fn verifier_of(judged_as: &str) -> String {
 pub fn externals() -> Vec<External> {
     let external = |domain: &str| {
         let (name, version) = stage_verify::verifier(domain);
-        External {
-            name: format!("verifier {name}"),
-            digest: version.to_string(),
-            sliced: false,
-        }
+        External { name: format!("verifier {name}"), digest: version.to_string(), sliced: false }
     };
     vec![external("math"), external("stem")]
 }

@@ -3,22 +3,22 @@
 //! A kind is one file (or one folder, where it has parts) and one line of [`STAGES`]. Start here to read how data is
 //! curated; each kind says which part of the report it follows.
 
-mod import;
-mod sample;
-mod vote;
-mod filter_repetition;
 mod decontaminate;
 mod dedup;
-mod verify;
 mod difficulty;
+mod filter_repetition;
+mod import;
+mod sample;
+mod verify;
+mod vote;
 
 mod by_query;
 mod judging;
-mod text_column;
 #[cfg(test)]
 mod quickstart;
 #[cfg(test)]
 mod recorded;
+mod text_column;
 
 use pipeline_core::StageEntry;
 

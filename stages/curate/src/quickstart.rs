@@ -13,11 +13,7 @@ use crate::decontaminate::Decontaminate;
 use crate::dedup::Dedup;
 
 fn file(name: &str) -> String {
-    let path = PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../datasets/quickstart"
-    ))
-    .join(name);
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../datasets/quickstart")).join(name);
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -26,11 +22,7 @@ fn queries(name: &str) -> Vec<Value> {
     let row = |line: &str| {
         let row: Value = serde_json::from_str(line).unwrap();
         let prompt = row["question"].as_str().unwrap();
-        let message = MessageRef {
-            role: "user",
-            content: prompt,
-            tool_calls: None,
-        };
+        let message = MessageRef { role: "user", content: prompt, tool_calls: None };
         json!({
             "query_id": query_id(Some("math"), [message].into_iter(), None),
             "domain": "math",
@@ -43,28 +35,17 @@ fn queries(name: &str) -> Vec<Value> {
 }
 
 fn ids(rows: &[Value]) -> BTreeSet<String> {
-    rows.iter()
-        .map(|row| row["extra"].as_str().unwrap().to_owned())
-        .collect()
+    rows.iter().map(|row| row["extra"].as_str().unwrap().to_owned()).collect()
 }
 
 fn rejected(outcome: &Outcome, reason: &str) -> BTreeSet<String> {
-    let rows = outcome
-        .rejects
-        .iter()
-        .filter(|row| row["reject_reason"] == reason);
-    rows.map(|row| row["extra"].as_str().unwrap().to_owned())
-        .collect()
+    let rows = outcome.rejects.iter().filter(|row| row["reject_reason"] == reason);
+    rows.map(|row| row["extra"].as_str().unwrap().to_owned()).collect()
 }
 
 fn pairs(planted: &Value, name: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    planted[name]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|pair| (text(&pair[0]), text(&pair[1])))
-        .collect()
+    planted[name].as_array().unwrap().iter().map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
 }
 
 fn cleaned(cut: &Cut) -> Outcome {
@@ -78,10 +59,7 @@ fn cleaned(cut: &Cut) -> Outcome {
 
 fn deduplicated(rows: &[Value], cut: &Cut) -> Outcome {
     let entry = StageEntry::stage::<Dedup>();
-    Trial::new(&entry, json!({}))
-        .rows("rows", &queries::TABLE, rows.to_vec())
-        .run(cut)
-        .unwrap()
+    Trial::new(&entry, json!({})).rows("rows", &queries::TABLE, rows.to_vec()).run(cut).unwrap()
 }
 
 #[test]
@@ -90,27 +68,17 @@ fn every_planted_contamination_is_found_and_nothing_else() {
     let outcome = cleaned(&Cut::WHOLE);
     let items: BTreeMap<String, String> = queries("eval.jsonl")
         .iter()
-        .map(|row| {
-            (
-                row["query_id"].as_str().unwrap().to_owned(),
-                row["extra"].as_str().unwrap().to_owned(),
-            )
-        })
+        .map(|row| (row["query_id"].as_str().unwrap().to_owned(), row["extra"].as_str().unwrap().to_owned()))
         .collect();
     let found: BTreeSet<(String, String)> = outcome
         .rejects
         .iter()
         .map(|row| {
-            let evidence: Value =
-                serde_json::from_str(row["reject_evidence"].as_str().unwrap()).unwrap();
-            (
-                row["extra"].as_str().unwrap().to_owned(),
-                items[evidence["item"].as_str().unwrap()].clone(),
-            )
+            let evidence: Value = serde_json::from_str(row["reject_evidence"].as_str().unwrap()).unwrap();
+            (row["extra"].as_str().unwrap().to_owned(), items[evidence["item"].as_str().unwrap()].clone())
         })
         .collect();
-    let expected: BTreeSet<(String, String)> =
-        pairs(&planted, "contamination").into_iter().collect();
+    let expected: BTreeSet<(String, String)> = pairs(&planted, "contamination").into_iter().collect();
     assert_eq!(found, expected);
     assert_eq!(outcome.rejected, [("contaminated".to_owned(), 14)].into());
     assert_eq!(cleaned(&Cut::slices(7).files(50)).rejects, outcome.rejects);
@@ -121,23 +89,14 @@ fn one_of_each_planted_pair_of_duplicates_falls_out_and_nothing_else() {
     let planted: Value = serde_json::from_str(&file("planted.json")).unwrap();
     let rows = cleaned(&Cut::WHOLE).rows().to_vec();
     let outcome = deduplicated(&rows, &Cut::WHOLE);
-    for (reason, name) in [
-        ("exact_duplicate", "exact_duplicates"),
-        ("near_duplicate", "near_duplicates"),
-    ] {
+    for (reason, name) in [("exact_duplicate", "exact_duplicates"), ("near_duplicate", "near_duplicates")] {
         let mut fallen = rejected(&outcome, reason);
         for (one, two) in pairs(&planted, name) {
-            assert!(
-                fallen.remove(&one) != fallen.remove(&two),
-                "{reason} {one} {two}"
-            );
+            assert!(fallen.remove(&one) != fallen.remove(&two), "{reason} {one} {two}");
         }
         assert_eq!(fallen, BTreeSet::new(), "{reason}");
     }
-    assert_eq!(
-        outcome.rejected.keys().collect::<Vec<_>>(),
-        ["exact_duplicate", "near_duplicate"]
-    );
+    assert_eq!(outcome.rejected.keys().collect::<Vec<_>>(), ["exact_duplicate", "near_duplicate"]);
     let kept = ids(outcome.rows());
     for (one, two) in pairs(&planted, "number_twins") {
         assert!(kept.contains(&one) && kept.contains(&two), "{one} {two}");
@@ -151,22 +110,12 @@ fn one_of_each_planted_pair_of_duplicates_falls_out_and_nothing_else() {
 fn neither_order_nor_cut_changes_which_problems_stay() {
     let rows = cleaned(&Cut::WHOLE).rows().to_vec();
     let problems = |outcome: &Outcome| -> BTreeSet<String> {
-        outcome
-            .rows()
-            .iter()
-            .map(|row| row["query_id"].as_str().unwrap().to_owned())
-            .collect()
+        outcome.rows().iter().map(|row| row["query_id"].as_str().unwrap().to_owned()).collect()
     };
     let whole = deduplicated(&rows, &Cut::WHOLE);
     let cut = deduplicated(&rows, &Cut::slices(11).files(40).backwards());
-    assert_eq!(
-        (cut.rows(), &cut.rejects, &cut.notes),
-        (whole.rows(), &whole.rejects, &whole.notes)
-    );
+    assert_eq!((cut.rows(), &cut.rejects, &cut.notes), (whole.rows(), &whole.rejects, &whole.notes));
     let mut backwards = rows.clone();
     backwards.reverse();
-    assert_eq!(
-        problems(&deduplicated(&backwards, &Cut::WHOLE)),
-        problems(&whole)
-    );
+    assert_eq!(problems(&deduplicated(&backwards, &Cut::WHOLE)), problems(&whole));
 }

@@ -7,8 +7,7 @@ use pipeline_core::table_io::TableFile;
 use serde_json::{Value, json};
 
 fn path(name: &str) -> Option<PathBuf> {
-    let path =
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(name);
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(name);
     if path.exists() {
         return Some(path);
     }
@@ -19,34 +18,21 @@ fn path(name: &str) -> Option<PathBuf> {
 /// Rows of a file of JSON lines.
 pub fn json_lines(name: &str) -> Option<Vec<Value>> {
     let text = std::fs::read_to_string(path(name)?).unwrap();
-    Some(
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect(),
-    )
+    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
 /// Rows of a Parquet file.
 pub fn parquet(name: &str) -> Option<Vec<Value>> {
     let file = TableFile::open(&path(name)?).unwrap();
     let batches = file.read(0, file.rows(), None).unwrap();
-    Some(
-        batches
-            .flat_map(|batch| json_rows::to_json(&batch.unwrap()))
-            .map(Value::Object)
-            .collect(),
-    )
+    Some(batches.flat_map(|batch| json_rows::to_json(&batch.unwrap())).map(Value::Object).collect())
 }
 
 /// Ten competition problems with eight recorded answers each, as traces, and the scores recorded beside them.
 pub fn eight_a_problem() -> Option<(Vec<Value>, Vec<bool>)> {
     let (mut traces, mut scores) = (Vec::new(), Vec::new());
     for row in json_lines("traces-math-8x/math_cot_100.jsonl")? {
-        let answers = row["code"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .zip(row["score"].as_array().unwrap());
+        let answers = row["code"].as_array().unwrap().iter().zip(row["score"].as_array().unwrap());
         for (sample, (response, score)) in answers.enumerate() {
             let query = format!("math-{}", row["idx"]);
             traces.push(json!({
@@ -70,9 +56,6 @@ pub fn small_model_rollouts() -> Option<(Vec<Value>, Vec<Option<bool>>)> {
             "sample": row["sample_index"].to_string().trim_matches('"').parse::<i64>().unwrap(), "response": row["completion"], "finish_reason": row["finish_reason"],
         })
     });
-    let recorded = rows
-        .iter()
-        .map(|row| row["reference_correct"].as_bool())
-        .collect();
+    let recorded = rows.iter().map(|row| row["reference_correct"].as_bool()).collect();
     Some((traces.collect(), recorded))
 }

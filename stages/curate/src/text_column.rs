@@ -14,22 +14,13 @@ const EXCERPT: usize = 200;
 /// When the column cannot be used.
 pub fn ensure(rows: &TableType, column: &str) -> Result<(), ParamError> {
     let Ok(field) = rows.schema.field_with_name(column) else {
-        return Err(ParamError::new(
-            "column",
-            format!("the input has no column `{column}`"),
-        ));
+        return Err(ParamError::new("column", format!("the input has no column `{column}`")));
     };
     if field.data_type() != &DataType::Utf8View {
-        return Err(ParamError::new(
-            "column",
-            format!("column `{column}` holds no text"),
-        ));
+        return Err(ParamError::new("column", format!("column `{column}` holds no text")));
     }
     if !rows.filled.contains(column) {
-        return Err(ParamError::new(
-            "column",
-            format!("no stage before fills column `{column}`"),
-        ));
+        return Err(ParamError::new("column", format!("no stage before fills column `{column}`")));
     }
     Ok(())
 }
@@ -38,20 +29,14 @@ pub fn ensure(rows: &TableType, column: &str) -> Result<(), ParamError> {
 #[expect(clippy::needless_pass_by_value, reason = "errors are mapped by value")]
 pub fn param_error(error: TextError) -> ParamError {
     match &error {
-        TextError::Parameter { name, reason } => {
-            ParamError::new(*name, format!("`{name}`: {reason}"))
-        }
+        TextError::Parameter { name, reason } => ParamError::new(*name, format!("`{name}`: {reason}")),
         other => ParamError::new("", other.to_string()),
     }
 }
 
 /// The text at a byte span, at most 200 characters of it.
 pub fn excerpt(text: &str, span: (usize, usize)) -> String {
-    text.get(span.0..span.1)
-        .unwrap_or_default()
-        .chars()
-        .take(EXCERPT)
-        .collect()
+    text.get(span.0..span.1).unwrap_or_default().chars().take(EXCERPT).collect()
 }
 
 #[cfg(test)]

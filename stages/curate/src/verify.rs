@@ -11,8 +11,7 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, StringViewArray};
 use pipeline_core::row_kinds::write_judged;
 use pipeline_core::{
-    Env, Example, External, Judgement as Kept, Output, ParamError, Port, Ports, Stage, StageError,
-    Step, Task, rows,
+    Env, Example, External, Judgement as Kept, Output, ParamError, Port, Ports, Stage, StageError, Step, Task, rows,
 };
 use rayon::prelude::*;
 use schemars::JsonSchema;
@@ -77,12 +76,7 @@ impl KeptVerdict {
     }
 }
 
-const FILLS: [&str; 4] = [
-    traces::VERDICT,
-    traces::VERDICT_REASON,
-    traces::VERIFIER,
-    traces::ANSWER,
-];
+const FILLS: [&str; 4] = [traces::VERDICT, traces::VERDICT_REASON, traces::VERIFIER, traces::ANSWER];
 
 /// What is stored for one row.
 struct Found {
@@ -106,13 +100,8 @@ impl Stage for Verify {
             cut,
             trace("fraction", "\\frac{1}{2}", "So the share is \\boxed{0.5}."),
         ];
-        let rejected = [
-            "verdict_incorrect",
-            "verdict_no_answer",
-            "verdict_no_answer",
-        ];
-        Example::rows(json!({ "keep": ["correct"] }), "rows", &traces::TABLE, rows)
-            .gives(2, &rejected)
+        let rejected = ["verdict_incorrect", "verdict_no_answer", "verdict_no_answer"];
+        Example::rows(json!({ "keep": ["correct"] }), "rows", &traces::TABLE, rows).gives(2, &rejected)
     }
 
     fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
@@ -132,10 +121,7 @@ impl Stage for Verify {
             let found = self.judge_rows(&batch)?;
             count_verdicts(task, &found);
             let batch = rows::with_columns(&batch, &schema, &columns(&found))?;
-            let fates = found
-                .iter()
-                .map(|found| self.fate(found.as_ref()))
-                .collect();
+            let fates = found.iter().map(|found| self.fate(found.as_ref())).collect();
             write_judged(task, &batch, fates)?;
         }
         Ok(())
@@ -146,24 +132,15 @@ impl Stage for Verify {
 ///
 /// # Errors
 /// When no stage fills a text to judge, or neither a domain nor `verifier` says how.
-pub fn judgeable(
-    rows: &pipeline_core::TableType,
-    verifier: Option<VerifierName>,
-) -> Result<(), ParamError> {
-    if ![traces::ANSWER_TEXT, traces::RESPONSE]
-        .iter()
-        .any(|name| rows.filled.contains(*name))
-    {
+pub fn judgeable(rows: &pipeline_core::TableType, verifier: Option<VerifierName>) -> Result<(), ParamError> {
+    if ![traces::ANSWER_TEXT, traces::RESPONSE].iter().any(|name| rows.filled.contains(*name)) {
         return Err(ParamError::new(
             "inputs",
             "no stage before fills `answer_text` or `response`, so there is nothing to judge",
         ));
     }
     if verifier.is_none() && !rows.filled.contains(queries::DOMAIN) {
-        let error = ParamError::new(
-            "inputs",
-            "no stage before fills `domain`, which decides the verifier",
-        );
+        let error = ParamError::new("inputs", "no stage before fills `domain`, which decides the verifier");
         return Err(error.hint("give `domain` to the kind `import`, or `verifier = \"math\"` here"));
     }
     Ok(())
@@ -184,35 +161,18 @@ impl Verify {
                 Some(domain) => Cow::Owned(format!("no_verifier: domain `{domain}`")),
                 None => Cow::Borrowed("no_verifier: the row has no domain"),
             };
-            return Some(Found {
-                judgement: Judgement::new(Verdict::Undecided, reason, ""),
-                verifier: None,
-            });
+            return Some(Found { judgement: Judgement::new(Verdict::Undecided, reason, ""), verifier: None });
         };
         let extraction = Extraction::from(self.extraction);
         let (options, text) = (judged.options(row), judged.text(row).unwrap_or_default());
-        let judgement = match judged.label(row) {
-            Some(label) => judging::judge(
-                judged_as,
-                label,
-                &options,
-                text,
-                judged.is_cut(row),
-                extraction,
-            ),
-            None => {
-                let judgement = Judgement::new(Verdict::LabelUnparsable, "no_label", "");
-                let answer = judging::answer_of(judged_as, &options, text, extraction);
-                Judgement {
-                    answer: answer.filter(|_| !judged.is_cut(row)),
-                    ..judgement
-                }
-            }
+        let judgement = if let Some(label) = judged.label(row) {
+            judging::judge(judged_as, label, &options, text, judged.is_cut(row), extraction)
+        } else {
+            let judgement = Judgement::new(Verdict::LabelUnparsable, "no_label", "");
+            let answer = judging::answer_of(judged_as, &options, text, extraction);
+            Judgement { answer: answer.filter(|_| !judged.is_cut(row)), ..judgement }
         };
-        Some(Found {
-            judgement,
-            verifier: Some(judged_as),
-        })
+        Some(Found { judgement, verifier: Some(judged_as) })
     }
 
     fn fate(&self, found: Option<&Found>) -> Kept {
@@ -239,9 +199,7 @@ fn count_verdicts(task: &mut Task<'_>, found: &[Option<Found>]) {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     let mut guessed = 0;
     for found in found {
-        *counts
-            .entry(word(found.as_ref().map(|found| found.judgement.verdict)))
-            .or_default() += 1;
+        *counts.entry(word(found.as_ref().map(|found| found.judgement.verdict))).or_default() += 1;
         guessed += u64::from(found.as_ref().is_some_and(|found| found.judgement.weak));
     }
     for (verdict, rows) in counts {
@@ -253,28 +211,14 @@ fn count_verdicts(task: &mut Task<'_>, found: &[Option<Found>]) {
 }
 
 fn columns(found: &[Option<Found>]) -> [(&'static str, arrow::array::ArrayRef); 4] {
-    let names: BTreeMap<&str, String> = ["math", "stem"]
-        .into_iter()
-        .map(|name| (name, judging::verifier_of(name)))
-        .collect();
+    let names: BTreeMap<&str, String> =
+        ["math", "stem"].into_iter().map(|name| (name, judging::verifier_of(name))).collect();
     let each = || found.iter().map(Option::as_ref);
-    let verdicts: StringViewArray = each()
-        .map(|found| found.map(|found| found.judgement.verdict.as_str()))
-        .collect();
-    let reasons: StringViewArray = each()
-        .map(|found| found.map(|found| found.judgement.reason.as_ref()))
-        .collect();
-    let verifiers: StringViewArray = each()
-        .map(|found| {
-            found?
-                .verifier
-                .and_then(|name| names.get(name))
-                .map(String::as_str)
-        })
-        .collect();
-    let answers: StringViewArray = each()
-        .map(|found| found?.judgement.answer.as_deref())
-        .collect();
+    let verdicts: StringViewArray = each().map(|found| found.map(|found| found.judgement.verdict.as_str())).collect();
+    let reasons: StringViewArray = each().map(|found| found.map(|found| found.judgement.reason.as_ref())).collect();
+    let verifiers: StringViewArray =
+        each().map(|found| found?.verifier.and_then(|name| names.get(name)).map(String::as_str)).collect();
+    let answers: StringViewArray = each().map(|found| found?.judgement.answer.as_deref()).collect();
     [
         (traces::VERDICT, Arc::new(verdicts)),
         (traces::VERDICT_REASON, Arc::new(reasons)),

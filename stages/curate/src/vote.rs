@@ -5,19 +5,16 @@
 //! (each expanded query is answered several times independently, and the majority answer becomes its label).
 
 mod election;
+mod exchange;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, UInt64Array,
-};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, UInt64Array};
 use pipeline_core::error::ensure_share;
 use pipeline_core::seed::partition_of;
 use pipeline_core::{
-    Env, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step,
-    StepKind, Task, rows,
+    Env, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, StepKind, Task, rows,
 };
 use rayon::prelude::*;
 use schemars::JsonSchema;
@@ -27,6 +24,7 @@ use serde_json::{Value, json};
 use stage_verify::{Extraction, Verdict};
 
 use self::election::{Ballot, Election, Tie, elect};
+use self::exchange::{answers_schema, compacted, for_each_election, labels_batch, labels_schema};
 use crate::by_query::{self, Finding, Findings, OutputRows, ShareHistogram};
 use crate::judging::{self, Judged, Looking, VerifierName};
 use crate::verify::judgeable;
@@ -95,16 +93,12 @@ impl Stage for Vote {
             trace("silent", 0, "I cannot tell."),
             trace("half", 4, "So it is \\boxed{\\frac{1}{2}}."),
         ];
-        Example::rows(json!({ "min_share": 0.6 }), "rows", &traces::TABLE, rows)
-            .gives(1, &["tie", "tie", "no_answers"])
+        Example::rows(json!({ "min_share": 0.6 }), "rows", &traces::TABLE, rows).gives(1, &["tie", "tie", "no_answers"])
     }
 
     fn validate(&self) -> Result<(), ParamError> {
         if self.min_votes == 0 {
-            return Err(ParamError::new(
-                "min_votes",
-                "`min_votes` must be at least 1",
-            ));
+            return Err(ParamError::new("min_votes", "`min_votes` must be at least 1"));
         }
         ensure_share("min_share", self.min_share)
     }
@@ -144,60 +138,32 @@ struct Cast {
 
 impl Vote {
     fn send_answers(&self, task: &mut Task<'_>) -> Result<(), StageError> {
-        let columns: Vec<&str> = [queries::QUERY_ID]
-            .into_iter()
-            .chain(judging::COLUMNS)
-            .collect();
+        let columns: Vec<&str> = [queries::QUERY_ID].into_iter().chain(judging::COLUMNS).collect();
         let mut batches = task.batches_of(&columns)?;
         while let Some(batch) = batches.next() {
             let batch = batch?;
             let judged = Judged::new(&batch)?;
-            let casts: Vec<Cast> = (0..batch.num_rows())
-                .into_par_iter()
-                .map(|row| self.cast(&judged, row))
-                .collect();
+            let casts: Vec<Cast> = (0..batch.num_rows()).into_par_iter().map(|row| self.cast(&judged, row)).collect();
             let ids = rows::texts(&batch, queries::QUERY_ID)?;
             let first = batches.ordinal();
             let columns: Vec<ArrayRef> = vec![
                 Arc::new(ids.clone()),
-                Arc::new(UInt64Array::from_iter_values(
-                    first..first + batch.num_rows() as u64,
-                )),
-                Arc::new(
-                    casts
-                        .iter()
-                        .map(|cast| cast.answer.as_deref())
-                        .collect::<StringViewArray>(),
-                ),
-                Arc::new(
-                    (0..batch.num_rows())
-                        .map(|row| judged.label(row))
-                        .collect::<StringViewArray>(),
-                ),
-                Arc::new(
-                    casts
-                        .iter()
-                        .map(|cast| Some(cast.agrees))
-                        .collect::<BooleanArray>(),
-                ),
+                Arc::new(UInt64Array::from_iter_values(first..first + batch.num_rows() as u64)),
+                Arc::new(casts.iter().map(|cast| cast.answer.as_deref()).collect::<StringViewArray>()),
+                Arc::new((0..batch.num_rows()).map(|row| judged.label(row)).collect::<StringViewArray>()),
+                Arc::new(casts.iter().map(|cast| Some(cast.agrees)).collect::<BooleanArray>()),
             ];
-            let partitions = (0..ids.len())
-                .map(|row| partition_of(ids.value(row).as_bytes(), task.partitions()))
-                .collect();
+            let partitions =
+                (0..ids.len()).map(|row| partition_of(ids.value(row).as_bytes(), task.partitions())).collect();
             // views of wide texts are not kept alive until the task ends
-            task.send(
-                partitions,
-                compacted(&RecordBatch::try_new(answers_schema(), columns)?),
-            )?;
+            task.send(partitions, compacted(&RecordBatch::try_new(answers_schema(), columns)?))?;
         }
         Ok(())
     }
 
     /// The final answer of a trace, and whether it is the label.
     fn cast(&self, judged: &Judged<'_>, row: usize) -> Cast {
-        let (Some(judged_as), Some(text)) =
-            (judged.judged_as(row, self.verifier), judged.text(row))
-        else {
+        let (Some(judged_as), Some(text)) = (judged.judged_as(row, self.verifier), judged.text(row)) else {
             return Cast::default();
         };
         if judged.is_cut(row) {
@@ -207,8 +173,7 @@ impl Vote {
         let answer = judging::answer_of(judged_as, &options, text, extraction);
         let agrees = answer.is_some()
             && judged.label(row).is_some_and(|label| {
-                judging::judge(judged_as, label, &options, text, false, extraction).verdict
-                    == Verdict::Correct
+                judging::judge(judged_as, label, &options, text, false, extraction).verdict == Verdict::Correct
             });
         Cast { answer, agrees }
     }
@@ -217,14 +182,8 @@ impl Vote {
         let mut ballots: BTreeMap<String, Ballot> = BTreeMap::new();
         for batch in task.partition("answers")? {
             let batch = batch?;
-            let (ids, ordinals) = (
-                rows::texts(&batch, queries::QUERY_ID)?,
-                rows::row_numbers(&batch, "ordinal")?,
-            );
-            let (answers, labels) = (
-                rows::texts(&batch, "answer")?,
-                rows::texts(&batch, "label")?,
-            );
+            let (ids, ordinals) = (rows::texts(&batch, queries::QUERY_ID)?, rows::row_numbers(&batch, "ordinal")?);
+            let (answers, labels) = (rows::texts(&batch, "answer")?, rows::texts(&batch, "label")?);
             let agrees = rows::booleans(&batch, "agrees")?;
             for row in 0..batch.num_rows() {
                 if !ballots.contains_key(ids.value(row)) {
@@ -242,10 +201,8 @@ impl Vote {
         }
         let ballots: Vec<(String, Ballot)> = ballots.into_iter().collect();
         task.check_cancelled()?;
-        let elections: Vec<Election> = ballots
-            .par_iter()
-            .map(|(_, ballot)| elect(ballot, self.tie, self.overwrite))
-            .collect();
+        let elections: Vec<Election> =
+            ballots.par_iter().map(|(_, ballot)| elect(ballot, self.tie, self.overwrite)).collect();
         for (name, count) in election::counters(&ballots, &elections) {
             task.count(name, count);
         }
@@ -256,12 +213,7 @@ impl Vote {
     fn write_rows(&self, task: &mut Task<'_>) -> Result<(), StageError> {
         let labels = task.shared("labels", |task| self.read_labels(task))?;
         task.note("vote_shares", labels.1.clone());
-        labels.0.write(
-            task,
-            self.rows,
-            |election| self.rejection(election),
-            |_, elections| Ok(columns(elections)),
-        )
+        labels.0.write(task, self.rows, |election| self.rejection(election), |_, elections| Ok(columns(elections)))
     }
 
     fn read_labels(&self, task: &Task<'_>) -> Result<(Findings<Election>, Value), StageError> {
@@ -274,8 +226,7 @@ impl Vote {
                 elections.insert(by_query::key(query), election);
             })?;
         }
-        let histogram = serde_json::to_value(histogram)
-            .map_err(|error| StageError::Internal(error.to_string()))?;
+        let histogram = serde_json::to_value(histogram).map_err(|error| StageError::Internal(error.to_string()))?;
         Ok((Findings(elections), histogram))
     }
 
@@ -299,126 +250,16 @@ impl Vote {
     }
 }
 
-/// A copy that holds its own texts and no more.
-fn compacted(batch: &RecordBatch) -> RecordBatch {
-    let columns = batch.columns().iter().map(|column| {
-        match arrow::array::AsArray::as_string_view_opt(column.as_ref()) {
-            Some(texts) => Arc::new(texts.gc()) as ArrayRef,
-            None => Arc::clone(column),
-        }
-    });
-    RecordBatch::try_new(batch.schema(), columns.collect()).unwrap_or_else(|_| batch.clone())
-}
-
 impl Finding for Election {
     fn first(&self) -> u64 {
         self.first
     }
 }
 
-fn answers_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![
-        Field::new(queries::QUERY_ID, DataType::Utf8View, false),
-        Field::new("ordinal", DataType::UInt64, false),
-        Field::new("answer", DataType::Utf8View, true),
-        Field::new("label", DataType::Utf8View, true),
-        Field::new("agrees", DataType::Boolean, false),
-    ]))
-}
-
-fn labels_schema() -> SchemaRef {
-    let number = |name: &str| Field::new(name, DataType::UInt64, false);
-    Arc::new(Schema::new(vec![
-        Field::new(queries::QUERY_ID, DataType::Utf8View, false),
-        number("first"),
-        Field::new("label", DataType::Utf8View, true),
-        number("votes"),
-        number("answered"),
-        number("unanswered"),
-        Field::new("has_conflict", DataType::Boolean, false),
-        Field::new("leading", DataType::Utf8View, false),
-    ]))
-}
-
-fn labels_batch<'a>(
-    ids: impl Iterator<Item = &'a str>,
-    elections: &[Election],
-) -> Result<RecordBatch, StageError> {
-    let numbers = |read: fn(&Election) -> u64| {
-        Arc::new(elections.iter().map(read).collect::<UInt64Array>()) as ArrayRef
-    };
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(ids.map(Some).collect::<StringViewArray>()),
-        numbers(|election| election.first),
-        Arc::new(
-            elections
-                .iter()
-                .map(|election| election.label.as_deref())
-                .collect::<StringViewArray>(),
-        ),
-        numbers(|election| election.votes),
-        numbers(|election| election.answered),
-        numbers(|election| election.unanswered),
-        Arc::new(
-            elections
-                .iter()
-                .map(|election| Some(election.has_conflict))
-                .collect::<BooleanArray>(),
-        ),
-        Arc::new(
-            elections
-                .iter()
-                .map(|election| Some(election.leading.as_str()))
-                .collect::<StringViewArray>(),
-        ),
-    ];
-    Ok(RecordBatch::try_new(labels_schema(), columns)?)
-}
-
-fn for_each_election(
-    batch: &RecordBatch,
-    mut take: impl FnMut(&str, Election),
-) -> Result<(), StageError> {
-    let ids = rows::texts(batch, queries::QUERY_ID)?;
-    let number = |name: &str| rows::row_numbers(batch, name);
-    let (first, votes, answered, unanswered) = (
-        number("first")?,
-        number("votes")?,
-        number("answered")?,
-        number("unanswered")?,
-    );
-    let (labels, leading) = (rows::texts(batch, "label")?, rows::texts(batch, "leading")?);
-    let conflicts = rows::booleans(batch, "has_conflict")?;
-    for row in 0..batch.num_rows() {
-        let election = Election {
-            first: first.value(row),
-            label: rows::text_at(labels, row).map(str::to_owned),
-            votes: votes.value(row),
-            answered: answered.value(row),
-            unanswered: unanswered.value(row),
-            has_conflict: conflicts.value(row),
-            leading: leading.value(row).to_owned(),
-            is_tie: false,
-            gold: None,
-        };
-        take(ids.value(row), election);
-    }
-    Ok(())
-}
-
 fn columns(elections: &[&Election]) -> Vec<(&'static str, ArrayRef)> {
-    let labels: StringViewArray = elections
-        .iter()
-        .map(|election| election.label.as_deref())
-        .collect();
-    let shares: Float64Array = elections
-        .iter()
-        .map(|election| Some(election.share()))
-        .collect();
-    vec![
-        (queries::LABEL, Arc::new(labels)),
-        (queries::VOTE_SHARE, Arc::new(shares)),
-    ]
+    let labels: StringViewArray = elections.iter().map(|election| election.label.as_deref()).collect();
+    let shares: Float64Array = elections.iter().map(|election| Some(election.share())).collect();
+    vec![(queries::LABEL, Arc::new(labels)), (queries::VOTE_SHARE, Arc::new(shares))]
 }
 
 #[cfg(test)]

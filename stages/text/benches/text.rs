@@ -19,12 +19,8 @@ fn main() {
     divan::main();
 }
 
-const NAMES: [&str; 8] = [
-    "Anna", "Boris", "Chloe", "Dmitri", "Eva", "Farid", "Grace", "Hugo",
-];
-const THINGS: [&str; 7] = [
-    "apples", "pens", "boxes", "tickets", "marbles", "stamps", "books",
-];
+const NAMES: [&str; 8] = ["Anna", "Boris", "Chloe", "Dmitri", "Eva", "Farid", "Grace", "Hugo"];
+const THINGS: [&str; 7] = ["apples", "pens", "boxes", "tickets", "marbles", "stamps", "books"];
 
 /// A word problem of about thirty tokens; every seed another.
 fn problem(seed: usize) -> String {
@@ -55,17 +51,13 @@ fn view(bencher: Bencher<'_, '_>, script: &str) {
         "妈妈带了30元，买了一条鱼，剩6元，这条鱼多少钱？".repeat(500)
     };
     let mut builder = ViewBuilder::new(Symbols::Dropped);
-    bencher
-        .counter(BytesCount::of_str(&text))
-        .bench_local(|| builder.build(black_box(&text)).len());
+    bencher.counter(BytesCount::of_str(&text)).bench_local(|| builder.build(black_box(&text)).len());
 }
 
 #[divan::bench]
 fn repetition(bencher: Bencher<'_, '_>) {
     let (text, rules) = (trace(200), RepetitionRules::default());
-    bencher
-        .counter(BytesCount::of_str(&text))
-        .bench(|| find(black_box(&text), None, &rules));
+    bencher.counter(BytesCount::of_str(&text)).bench(|| find(black_box(&text), None, &rules));
 }
 
 #[divan::bench]
@@ -76,27 +68,19 @@ fn contamination(bencher: Bencher<'_, '_>) {
         question: problem(seed),
         answer: None,
     });
-    let Ok(index) = ContaminationIndex::build(items.collect(), ContaminationRules::default())
-    else {
+    let Ok(index) = ContaminationIndex::build(items.collect(), ContaminationRules::default()) else {
         return;
     };
-    let text =
-        "The harbour was quiet, and 12 grey boats came back from the north with empty nets. "
-            .repeat(200);
+    let text = "The harbour was quiet, and 12 grey boats came back from the north with empty nets. ".repeat(200);
     let mut searcher = index.searcher();
-    bencher
-        .counter(BytesCount::of_str(&text))
-        .bench_local(|| searcher.find(black_box(&text)).hits.len());
+    bencher.counter(BytesCount::of_str(&text)).bench_local(|| searcher.find(black_box(&text)).hits.len());
 }
 
 #[divan::bench]
 fn shingles_and_sketch(bencher: Bencher<'_, '_>) {
     let text = problem(12_345);
     let mut builder = ViewBuilder::new(Symbols::Operators);
-    let mut sketcher = SuperMinHash::new(
-        NonZeroUsize::new(DEFAULT_COMPONENTS).unwrap_or(NonZeroUsize::MIN),
-        17,
-    );
+    let mut sketcher = SuperMinHash::new(NonZeroUsize::new(DEFAULT_COMPONENTS).unwrap_or(NonZeroUsize::MIN), 17);
     let mut sketch = Vec::new();
     bencher.counter(ItemsCount::new(1_usize)).bench_local(|| {
         if let Some(set) = ShingleSet::new(builder.build(black_box(&text)), Shingling::default()) {
@@ -112,9 +96,7 @@ fn banding(bencher: Bencher<'_, '_>) {
     };
     let mut hashes = Vec::new();
     for row in 0..20_000_u64 {
-        let sketch: Vec<u64> = (0..DEFAULT_COMPONENTS as u64)
-            .map(|at| (row / 2) * 1_000 + at)
-            .collect();
+        let sketch: Vec<u64> = (0..DEFAULT_COMPONENTS as u64).map(|at| (row / 2) * 1_000 + at).collect();
         band_hashes(&sketch, bands, &mut hashes);
     }
     bencher

@@ -115,8 +115,8 @@ fn is_unspaced(character: char) -> bool {
 
 /// Zeros of the decimal digit runs of scripts in everyday use; the nine digits follow each.
 const ZEROS: [u32; 20] = [
-    0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xE50,
-    0xED0, 0xF20, 0x1040, 0x17E0, 0x1810, 0x1946, 0xFF10,
+    0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xE50, 0xED0, 0xF20, 0x1040,
+    0x17E0, 0x1810, 0x1946, 0xFF10,
 ];
 
 fn decimal_digit(character: char) -> Option<char> {
@@ -126,11 +126,7 @@ fn decimal_digit(character: char) -> Option<char> {
     }
     let zero = ZEROS.iter().rev().find(|zero| **zero <= code)?;
     let value = code - zero;
-    if value < 10 {
-        char::from_digit(value, 10)
-    } else {
-        None
-    }
+    if value < 10 { char::from_digit(value, 10) } else { None }
 }
 
 #[cfg(test)]

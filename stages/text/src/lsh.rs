@@ -23,8 +23,7 @@ pub struct Bands {
 impl Bands {
     /// Chance that a pair of Jaccard index `similarity` becomes a candidate: 1 - (1 - s^r)^b.
     pub fn probability(self, similarity: f64) -> f64 {
-        let power =
-            |base: f64, exponent: usize| base.powi(i32::try_from(exponent).unwrap_or(i32::MAX));
+        let power = |base: f64, exponent: usize| base.powi(i32::try_from(exponent).unwrap_or(i32::MAX));
         1.0 - power(1.0 - power(similarity, self.rows), self.bands)
     }
 }
@@ -42,29 +41,16 @@ pub fn bands_for(threshold: f64, components: usize) -> Result<Bands, TextError> 
 ///
 /// # Errors
 /// As [`bands_for`].
-pub fn weighted_bands_for(
-    threshold: f64,
-    components: usize,
-    missed_weight: f64,
-) -> Result<Bands, TextError> {
+pub fn weighted_bands_for(threshold: f64, components: usize, missed_weight: f64) -> Result<Bands, TextError> {
     if !(threshold > 0.0 && threshold < 1.0) {
         let reason = format!("{threshold} is not between 0 and 1");
-        return Err(TextError::Parameter {
-            name: "threshold",
-            reason,
-        });
+        return Err(TextError::Parameter { name: "threshold", reason });
     }
     if components == 0 {
         let reason = "a sketch has at least 1 component".to_owned();
-        return Err(TextError::Parameter {
-            name: "components",
-            reason,
-        });
+        return Err(TextError::Parameter { name: "components", reason });
     }
-    let mut best = Bands {
-        bands: components,
-        rows: 1,
-    };
+    let mut best = Bands { bands: components, rows: 1 };
     let mut least = f64::INFINITY;
     for rows in 1..=components {
         for bands in 1..=components / rows {
@@ -84,9 +70,7 @@ pub fn weighted_bands_for(
 pub fn band_hashes(sketch: &[u64], bands: Bands, out: &mut Vec<u64>) {
     for band in 0..bands.bands {
         let components = sketch.iter().skip(band * bands.rows).take(bands.rows);
-        out.push(components.fold(mix(band as u64 + 1), |hash, component| {
-            mix(hash.rotate_left(23) ^ component)
-        }));
+        out.push(components.fold(mix(band as u64 + 1), |hash, component| mix(hash.rotate_left(23) ^ component)));
     }
 }
 
@@ -108,11 +92,7 @@ pub fn candidate_pairs(hashes: &[u64], bands: usize, mut visit: impl FnMut(u32, 
 ///
 /// Pairs that already belong together are not verified again, which leaves the clusters as they are and saves
 /// most comparisons among many copies. The same for any order of rows up to the naming of rows.
-pub fn cluster(
-    hashes: &[u64],
-    bands: usize,
-    mut verify: impl FnMut(u32, u32) -> bool,
-) -> UnionFind {
+pub fn cluster(hashes: &[u64], bands: usize, mut verify: impl FnMut(u32, u32) -> bool) -> UnionFind {
     let rows = hashes.len().checked_div(bands).unwrap_or(0);
     let mut sets = UnionFind::new(u32::try_from(rows).unwrap_or(u32::MAX));
     candidate_pairs(hashes, bands, |first, second| {
@@ -142,9 +122,8 @@ fn for_each_bucket(hashes: &[u64], bands: usize, mut visit: impl FnMut(&[(u64, u
 fn area(start: f64, end: f64, curve: impl Fn(f64) -> f64) -> f64 {
     const STEPS: u32 = 64;
     let width = (end - start) / f64::from(STEPS);
-    let inner: f64 = (1..STEPS)
-        .map(|step| curve(start + f64::from(step) * width) * if step % 2 == 1 { 4.0 } else { 2.0 })
-        .sum();
+    let inner: f64 =
+        (1..STEPS).map(|step| curve(start + f64::from(step) * width) * if step % 2 == 1 { 4.0 } else { 2.0 }).sum();
     (curve(start) + inner + curve(end)) * width / 3.0
 }
 
@@ -158,14 +137,8 @@ mod tests {
         for threshold in [0.3, 0.5, 0.7, 0.8, 0.9] {
             let bands = bands_for(threshold, 128).unwrap();
             assert!(bands.bands * bands.rows <= 128, "{bands:?}");
-            let (below, above) = (
-                bands.probability(threshold - 0.2),
-                bands.probability((threshold + 0.15).min(1.0)),
-            );
-            assert!(
-                below < 0.5 && above > 0.7,
-                "{threshold}: {bands:?} {below} {above}"
-            );
+            let (below, above) = (bands.probability(threshold - 0.2), bands.probability((threshold + 0.15).min(1.0)));
+            assert!(below < 0.5 && above > 0.7, "{threshold}: {bands:?} {below} {above}");
         }
     }
 
@@ -197,10 +170,7 @@ mod tests {
     fn an_unverified_candidate_joins_nothing() {
         let hashes = [7, 1, 7, 2, 7, 2];
         assert_eq!(cluster(&hashes, 2, |_, _| false).roots(), [0, 1, 2]);
-        assert_eq!(
-            cluster(&hashes, 2, |first, _| first == 1).roots(),
-            [0, 1, 1]
-        );
+        assert_eq!(cluster(&hashes, 2, |first, _| first == 1).roots(), [0, 1, 1]);
         assert_eq!(cluster(&hashes, 2, |_, _| true).roots(), [0, 0, 0]);
         assert!(cluster(&[], 0, |_, _| true).is_empty());
     }

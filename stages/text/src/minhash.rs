@@ -35,11 +35,7 @@ impl SuperMinHash {
     /// A sketcher of `components` components; sketches of two seeds cannot be compared.
     pub fn new(components: NonZeroUsize, seed: u64) -> Self {
         let components = components.get();
-        Self {
-            inner: SuperMinHash2::new(components, BuildHasherDefault::default()),
-            components,
-            seed: mix(seed),
-        }
+        Self { inner: SuperMinHash2::new(components, BuildHasherDefault::default()), components, seed: mix(seed) }
     }
 }
 
@@ -64,11 +60,7 @@ pub fn estimate_jaccard(first: &[u64], second: &[u64]) -> f64 {
     if first.len() != second.len() || first.is_empty() {
         return 0.0;
     }
-    let equal = first
-        .iter()
-        .zip(second)
-        .filter(|(first, second)| first == second)
-        .count();
+    let equal = first.iter().zip(second).filter(|(first, second)| first == second).count();
     equal as f64 / first.len() as f64
 }
 
@@ -94,10 +86,7 @@ mod tests {
             let first = (0..shared + own).map(mix).collect();
             let second = (0..shared).chain(10_000..10_000 + own).map(mix).collect();
             let exact = shared as f64 / (shared + 2 * own) as f64;
-            let estimate = estimate_jaccard(
-                &sketch(&mut sketcher, first),
-                &sketch(&mut sketcher, second),
-            );
+            let estimate = estimate_jaccard(&sketch(&mut sketcher, first), &sketch(&mut sketcher, second));
             assert!((estimate - exact).abs() < 0.15, "{estimate} for {exact}");
         }
     }
@@ -106,14 +95,8 @@ mod tests {
     fn another_seed_gives_other_sketches_and_the_same_seed_the_same() {
         let hashes: Vec<u64> = (0..40).map(mix).collect();
         let mut other = SuperMinHash::new(NonZeroUsize::new(DEFAULT_COMPONENTS).unwrap(), 18);
-        assert_eq!(
-            sketch(&mut sketcher(), hashes.clone()),
-            sketch(&mut sketcher(), hashes.clone())
-        );
-        assert_ne!(
-            sketch(&mut sketcher(), hashes.clone()),
-            sketch(&mut other, hashes)
-        );
+        assert_eq!(sketch(&mut sketcher(), hashes.clone()), sketch(&mut sketcher(), hashes.clone()));
+        assert_ne!(sketch(&mut sketcher(), hashes.clone()), sketch(&mut other, hashes));
     }
 
     #[test]

@@ -11,18 +11,8 @@ const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
 pub fn ngram_hashes(tokens: &[u64], n: NonZeroUsize) -> NgramHashes<'_> {
     let n = n.get();
     let leading = (1..n).fold(1_u64, |power, _| power.wrapping_mul(BASE));
-    let sum = if tokens.len() < n {
-        0
-    } else {
-        sum(&tokens[..n])
-    };
-    NgramHashes {
-        tokens,
-        n,
-        leading,
-        sum,
-        next: 0,
-    }
+    let sum = if tokens.len() < n { 0 } else { sum(&tokens[..n]) };
+    NgramHashes { tokens, n, leading, sum, next: 0 }
 }
 
 /// Hash of one run of tokens, equal to what [`ngram_hashes`] gives for the same run.
@@ -38,9 +28,7 @@ pub fn mix(value: u64) -> u64 {
 }
 
 fn sum(tokens: &[u64]) -> u64 {
-    tokens
-        .iter()
-        .fold(0, |sum, token| sum.wrapping_mul(BASE).wrapping_add(*token))
+    tokens.iter().fold(0, |sum, token| sum.wrapping_mul(BASE).wrapping_add(*token))
 }
 
 /// Iterator of [`ngram_hashes`].
@@ -64,11 +52,7 @@ impl Iterator for NgramHashes<'_> {
         let hash = mix(self.sum);
         if let Some(entering) = self.tokens.get(end) {
             let leaving = self.tokens[self.next].wrapping_mul(self.leading);
-            self.sum = self
-                .sum
-                .wrapping_sub(leaving)
-                .wrapping_mul(BASE)
-                .wrapping_add(*entering);
+            self.sum = self.sum.wrapping_sub(leaving).wrapping_mul(BASE).wrapping_add(*entering);
         }
         self.next += 1;
         Some(hash)

@@ -25,31 +25,19 @@ pub(crate) fn lines(text: &str) -> Vec<Line<'_>> {
         let mut is_exempt = fence.is_some() || depth > 0 || is_table_row(line);
         match fence {
             None => {
-                fence = ["```", "~~~"]
-                    .into_iter()
-                    .find(|mark| line.starts_with(mark));
+                fence = ["```", "~~~"].into_iter().find(|mark| line.starts_with(mark));
                 is_exempt |= fence.is_some();
             }
             Some(mark) if line.starts_with(mark) => fence = None,
             Some(_) => {}
         }
         if fence.is_none() {
-            let count = |marks: [&str; 2]| {
-                marks
-                    .into_iter()
-                    .map(|mark| line.matches(mark).count())
-                    .sum::<usize>()
-            };
+            let count = |marks: [&str; 2]| marks.into_iter().map(|mark| line.matches(mark).count()).sum::<usize>();
             let (begins, ends) = (count(["\\begin{", "[asy]"]), count(["\\end{", "[/asy]"]));
             is_exempt |= begins > 0 && begins > ends;
             depth = (depth + begins).saturating_sub(ends);
         }
-        lines.push(Line {
-            text: line,
-            start,
-            next,
-            is_exempt,
-        });
+        lines.push(Line { text: line, start, next, is_exempt });
         start = next;
     }
     lines
@@ -68,12 +56,7 @@ mod tests {
     fn code_arrays_and_tables_are_exempt() {
         let text = "prose\n```python\nx = 1\n```\n\\begin{array}{cc}\n1 & 2 \\\\\n\\end{array}\nmore\n| a | b |\nend";
         let exempt: Vec<bool> = lines(text).iter().map(|line| line.is_exempt).collect();
-        assert_eq!(
-            exempt,
-            [
-                false, true, true, true, true, true, true, false, true, false
-            ]
-        );
+        assert_eq!(exempt, [false, true, true, true, true, true, true, false, true, false]);
         assert_eq!(lines(text).last().map(|line| line.next), Some(text.len()));
     }
 }

@@ -19,21 +19,12 @@ use crate::region::{Line, lines};
 use crate::view::{Symbols, View};
 
 /// Names of all rules, in the order in which they are asked.
-pub const RULES: [&str; 6] = [
-    "empty_response",
-    "unfinished_think",
-    "tail_loop",
-    "ngram_repetition",
-    "duplicate_lines",
-    "prompt_repeat",
-];
+pub const RULES: [&str; 6] =
+    ["empty_response", "unfinished_think", "tail_loop", "ngram_repetition", "duplicate_lines", "prompt_repeat"];
 
 /// Marks that open and close the reasoning of a trace.
-const THINK_MARKS: [(&str, &str); 3] = [
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-];
+const THINK_MARKS: [(&str, &str); 3] =
+    [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<|begin_of_thought|>", "<|end_of_thought|>")];
 
 /// Thresholds of the rules. Tokens are words, numbers and symbols, one character each in unspaced scripts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -106,18 +97,12 @@ impl RepetitionRules {
         ];
         for (name, share) in shares {
             if !(0.0..=1.0).contains(&share) {
-                return Err(TextError::Parameter {
-                    name,
-                    reason: format!("{share} is not between 0 and 1"),
-                });
+                return Err(TextError::Parameter { name, reason: format!("{share} is not between 0 and 1") });
             }
         }
         if self.tail_min_repeats < 2 {
             let reason = "a loop has at least 2 repeats".to_owned();
-            return Err(TextError::Parameter {
-                name: "tail_min_repeats",
-                reason,
-            });
+            return Err(TextError::Parameter { name: "tail_min_repeats", reason });
         }
         Ok(())
     }
@@ -168,14 +153,8 @@ fn empty_response(text: &str) -> Option<Finding> {
         .filter_map(|(_, close)| text.rfind(close).map(|at| at + close.len()))
         .max()
         .map_or(text, |start| &text[start..]);
-    let is_empty = !answer
-        .chars()
-        .any(|character| !character.is_whitespace() && !character.is_control());
-    is_empty.then_some(Finding {
-        rule: "empty_response",
-        span: (0, text.len()),
-        figure: 1.0,
-    })
+    let is_empty = !answer.chars().any(|character| !character.is_whitespace() && !character.is_control());
+    is_empty.then_some(Finding { rule: "empty_response", span: (0, text.len()), figure: 1.0 })
 }
 
 /// A reasoning block opened at the start of a line and never closed.
@@ -188,11 +167,7 @@ fn unfinished_think(text: &str) -> Option<Finding> {
             return None;
         }
         let figure = (text.len() - at) as f64 / text.len() as f64;
-        Some(Finding {
-            rule: "unfinished_think",
-            span: (at, text.len()),
-            figure,
-        })
+        Some(Finding { rule: "unfinished_think", span: (at, text.len()), figure })
     })
 }
 
@@ -212,11 +187,7 @@ fn tail_loop(view: &View, rules: &RepetitionRules) -> Option<Finding> {
         if covered > 0 && (is_long || is_most) {
             let last = all - 1 - cut;
             let span = view.span(last + 1 - covered, last);
-            return Some(Finding {
-                rule: "tail_loop",
-                span,
-                figure: share,
-            });
+            return Some(Finding { rule: "tail_loop", span, figure: share });
         }
     }
     None
@@ -237,11 +208,7 @@ fn z_function(tokens: &[u64]) -> Vec<usize> {
     let mut z = vec![0; tokens.len()];
     let (mut left, mut right) = (0, 0);
     for at in 1..tokens.len() {
-        let mut length = if at < right {
-            z[at - left].min(right - at)
-        } else {
-            0
-        };
+        let mut length = if at < right { z[at - left].min(right - at) } else { 0 };
         while at + length < tokens.len() && tokens[length] == tokens[at + length] {
             length += 1;
         }
@@ -264,22 +231,14 @@ fn ngram_repetition(view: &View, lines: &[Line<'_>], rules: &RepetitionRules) ->
         return None;
     }
     grams.sort_unstable();
-    let repeated: Vec<usize> = grams
-        .windows(2)
-        .filter(|pair| pair[0].0 == pair[1].0)
-        .map(|pair| pair[1].1)
-        .collect();
+    let repeated: Vec<usize> = grams.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).collect();
     let share = repeated.len() as f64 / grams.len() as f64;
     if share <= rules.max_repeated_share {
         return None;
     }
     let first = repeated.iter().min().copied()?;
     let last = repeated.iter().max().copied()?;
-    Some(Finding {
-        rule: "ngram_repetition",
-        span: view.span(first, last + n - 1),
-        figure: share,
-    })
+    Some(Finding { rule: "ngram_repetition", span: view.span(first, last + n - 1), figure: share })
 }
 
 /// Runs of tokens (first, end) that lie in lines which are not exempt.
@@ -288,11 +247,7 @@ fn prose_runs(view: &View, lines: &[Line<'_>]) -> Vec<(usize, usize)> {
     let mut token = 0;
     for line in lines {
         let first = token;
-        while view
-            .spans()
-            .get(token)
-            .is_some_and(|span| span.0 < line.next)
-        {
+        while view.spans().get(token).is_some_and(|span| span.0 < line.next) {
             token += 1;
         }
         if line.is_exempt || first == token {
@@ -322,21 +277,12 @@ fn duplicate_lines(lines: &[Line<'_>], rules: &RepetitionRules) -> Option<Findin
     }
     let share = duplicates as f64 / counted.max(1) as f64;
     let is_found = counted >= rules.min_lines && share > rules.max_duplicate_line_share;
-    span.filter(|_| is_found).map(|span| Finding {
-        rule: "duplicate_lines",
-        span,
-        figure: share,
-    })
+    span.filter(|_| is_found).map(|span| Finding { rule: "duplicate_lines", span, figure: share })
 }
 
 /// Share of the response's prose that is covered by n-grams of the prompt. Half the n-gram length is used,
 /// since a prompt is often shorter than two n-grams.
-fn prompt_repeat(
-    view: &View,
-    lines: &[Line<'_>],
-    prompt: &str,
-    rules: &RepetitionRules,
-) -> Option<Finding> {
+fn prompt_repeat(view: &View, lines: &[Line<'_>], prompt: &str, rules: &RepetitionRules) -> Option<Finding> {
     let n = NonZeroUsize::new(rules.ngram.get().div_ceil(2))?;
     let asked = View::with_symbols(prompt, Symbols::Kept);
     let known: HashSet<u64> = asked.ngram_hashes(n).collect();
@@ -356,11 +302,7 @@ fn prompt_repeat(
     }
     let share = covered as f64 / all.max(1) as f64;
     let is_found = all >= rules.min_prompt_repeat_tokens && share > rules.max_prompt_share;
-    span.filter(|_| is_found).map(|span| Finding {
-        rule: "prompt_repeat",
-        span,
-        figure: share,
-    })
+    span.filter(|_| is_found).map(|span| Finding { rule: "prompt_repeat", span, figure: share })
 }
 
 #[cfg(test)]

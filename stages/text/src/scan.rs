@@ -31,14 +31,7 @@ pub(crate) struct Scanner<'a> {
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str, symbols: Symbols, view: &'a mut View) -> Self {
-        Self {
-            text,
-            bytes: text.as_bytes(),
-            symbols,
-            view,
-            open: None,
-            end: 0,
-        }
+        Self { text, bytes: text.as_bytes(), symbols, view, open: None, end: 0 }
     }
 
     pub(crate) fn scan(mut self) {
@@ -46,12 +39,7 @@ impl<'a> Scanner<'a> {
         while let Some(byte) = self.bytes.get(at).copied() {
             at = match byte {
                 b'a'..=b'z' | b'A'..=b'Z' => {
-                    self.add(
-                        char::from(byte.to_ascii_lowercase()),
-                        TokenKind::Word,
-                        (at, at + 1),
-                        false,
-                    );
+                    self.add(char::from(byte.to_ascii_lowercase()), TokenKind::Word, (at, at + 1), false);
                     at + 1
                 }
                 b'0'..=b'9' => {
@@ -93,9 +81,10 @@ impl<'a> Scanner<'a> {
 
     /// Adds a folded character to the open token, or opens the next one.
     fn add(&mut self, folded: char, kind: TokenKind, span: (usize, usize), raised: bool) {
-        let continues = self.open.as_ref().is_some_and(|open| {
-            open.kind == kind && open.raised == raised && kind != TokenKind::Single
-        });
+        let continues = self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.kind == kind && open.raised == raised && kind != TokenKind::Single);
         if !continues {
             self.open(kind, span.0, raised);
         }
@@ -114,13 +103,7 @@ impl<'a> Scanner<'a> {
         if needs_space {
             self.view.folded.push(' ');
         }
-        self.open = Some(Open {
-            kind,
-            start,
-            folded_start: self.view.folded.len(),
-            raised,
-            marks: 0,
-        });
+        self.open = Some(Open { kind, start, folded_start: self.view.folded.len(), raised, marks: 0 });
     }
 
     fn add_mark(&mut self, mark: char, end: usize) {
@@ -139,15 +122,11 @@ impl<'a> Scanner<'a> {
             self.view.folded.truncate(open.folded_start);
             self.view.folded.push_str(&ordered);
         }
-        self.view
-            .push(open.folded_start, (open.start, self.end), open.kind);
+        self.view.push(open.folded_start, (open.start, self.end), open.kind);
     }
 
     fn ascii_symbol(&mut self, symbol: char, at: usize) -> usize {
-        let is_number = self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.kind == TokenKind::Number && !open.raised);
+        let is_number = self.open.as_ref().is_some_and(|open| open.kind == TokenKind::Number && !open.raised);
         if is_number {
             if symbol == '.' && self.is_decimal_point(at) {
                 self.view.folded.push('.');
@@ -163,10 +142,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn is_decimal_point(&self, at: usize) -> bool {
-        let has_point = self
-            .open
-            .as_ref()
-            .is_some_and(|open| self.view.folded[open.folded_start..].contains('.'));
+        let has_point = self.open.as_ref().is_some_and(|open| self.view.folded[open.folded_start..].contains('.'));
         !has_point && at == self.end && self.is_digit(at + 1)
     }
 
@@ -175,20 +151,14 @@ impl<'a> Scanner<'a> {
         let open = self.open.as_ref()?;
         let digits = &self.view.folded[open.folded_start..];
         let is_head = at == self.end && !digits.contains('.') && {
-            let run = self.bytes[..at]
-                .iter()
-                .rev()
-                .take_while(|byte| byte.is_ascii_digit())
-                .count();
+            let run = self.bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
             (1..=3).contains(&run)
         };
         if !is_head {
             return None;
         }
         let rest = &self.bytes[at..];
-        let separator = [&b",\\!"[..], b"{,}", b"\\,", b","]
-            .into_iter()
-            .find(|mark| rest.starts_with(mark))?;
+        let separator = [&b",\\!"[..], b"{,}", b"\\,", b","].into_iter().find(|mark| rest.starts_with(mark))?;
         let next = at + separator.len();
         let group = (next..next + 3).all(|at| self.is_digit(at)) && !self.is_digit(next + 3);
         group.then_some(next)
@@ -200,24 +170,15 @@ impl<'a> Scanner<'a> {
 
     /// Reads what a backslash begins and gives the position behind it.
     fn command(&mut self, at: usize) -> usize {
-        let is_number = self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.kind == TokenKind::Number && !open.raised);
+        let is_number = self.open.as_ref().is_some_and(|open| open.kind == TokenKind::Number && !open.raised);
         if is_number && let Some(next) = self.thousands(at) {
             return next;
         }
-        let length = self.bytes[at + 1..]
-            .iter()
-            .take_while(|byte| byte.is_ascii_alphabetic())
-            .count();
+        let length = self.bytes[at + 1..].iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
         if length == 0 {
             self.close();
             // `\,` `\!` `\\` and the like are layout; `\{` `\%` are the symbol behind the backslash
-            let is_spacing = matches!(
-                self.bytes.get(at + 1),
-                Some(b',' | b';' | b':' | b'!' | b'>' | b'\\')
-            );
+            let is_spacing = matches!(self.bytes.get(at + 1), Some(b',' | b';' | b':' | b'!' | b'>' | b'\\'));
             return at + 1 + usize::from(is_spacing);
         }
         let end = at + 1 + length;
@@ -248,12 +209,7 @@ impl<'a> Scanner<'a> {
         self.close();
         let digits = (end..end + 2).take_while(|at| self.is_digit(*at)).count();
         for index in end..end + digits {
-            self.add(
-                char::from(self.bytes[index]),
-                TokenKind::Number,
-                (index, index + 1),
-                false,
-            );
+            self.add(char::from(self.bytes[index]), TokenKind::Number, (index, index + 1), false);
             self.close();
         }
         end + digits
@@ -287,9 +243,7 @@ impl<'a> Scanner<'a> {
 
     /// Whether `symbol` only lengthens a run of itself that the last token already stands for.
     fn extends_run(&mut self, symbol: char, span: (usize, usize)) -> bool {
-        let (Some(TokenKind::Symbol), Some(last)) =
-            (self.view.kinds.last(), self.view.spans.last_mut())
-        else {
+        let (Some(TokenKind::Symbol), Some(last)) = (self.view.kinds.last(), self.view.spans.last_mut()) else {
             return false;
         };
         let fits = last.1 == span.0 && span.1 - last.0 <= SYMBOL_RUN * (span.1 - span.0);
@@ -311,28 +265,15 @@ impl<'a> Scanner<'a> {
         }
         let skipped = |character: &char| !matches!(character, ' ' | '\t' | '$' | '\\');
         let left = before.chars().rev().find(skipped);
-        let right = after
-            .chars()
-            .find(|character| skipped(character) && !matches!(character, '(' | '[' | '{' | '-'));
-        let closes = |character: char| {
-            character.is_alphanumeric() || matches!(character, ')' | ']' | '}' | '!')
-        };
+        let right = after.chars().find(|character| skipped(character) && !matches!(character, '(' | '[' | '{' | '-'));
+        let closes = |character: char| character.is_alphanumeric() || matches!(character, ')' | ']' | '}' | '!');
         left.is_some_and(closes) && right.is_some_and(char::is_alphanumeric)
     }
 }
 
 /// A hyphen joins letters, at least two of them on one side: `well-known`, `x-axis`, but not `x-y`.
 fn is_hyphen(before: &str, after: &str) -> bool {
-    let letters_before = before
-        .chars()
-        .rev()
-        .take(2)
-        .take_while(|letter| letter.is_alphabetic())
-        .count();
-    let letters_after = after
-        .chars()
-        .take(2)
-        .take_while(|letter| letter.is_alphabetic())
-        .count();
+    let letters_before = before.chars().rev().take(2).take_while(|letter| letter.is_alphabetic()).count();
+    let letters_after = after.chars().take(2).take_while(|letter| letter.is_alphabetic()).count();
     letters_before >= 1 && letters_after >= 1 && letters_before + letters_after >= 3
 }

@@ -37,10 +37,7 @@ pub struct Shingling {
 impl Default for Shingling {
     /// Word 5-grams.
     fn default() -> Self {
-        Self {
-            unit: ShingleUnit::Word,
-            size: NonZeroUsize::new(5).unwrap_or(NonZeroUsize::MIN),
-        }
+        Self { unit: ShingleUnit::Word, size: NonZeroUsize::new(5).unwrap_or(NonZeroUsize::MIN) }
     }
 }
 
@@ -69,11 +66,7 @@ impl ShingleSet {
                 let mut folded = String::with_capacity(view.folded().len());
                 for (index, kind) in view.kinds().iter().enumerate() {
                     folded.push(' ');
-                    folded.push_str(if *kind == TokenKind::Number {
-                        "0"
-                    } else {
-                        view.token_text(index)
-                    });
+                    folded.push_str(if *kind == TokenKind::Number { "0" } else { view.token_text(index) });
                 }
                 Self::of_characters(folded.trim_start(), shingling.size)
             }
@@ -106,15 +99,9 @@ impl ShingleSet {
     }
 
     fn of_characters(folded: &str, size: NonZeroUsize) -> Option<Self> {
-        let ends = folded
-            .char_indices()
-            .map(|(at, character)| at + character.len_utf8())
-            .skip(size.get() - 1);
+        let ends = folded.char_indices().map(|(at, character)| at + character.len_utf8()).skip(size.get() - 1);
         let starts = folded.char_indices().map(|(at, _)| at);
-        let hashes: Vec<u64> = starts
-            .zip(ends)
-            .map(|(start, end)| xxh3_64(&folded.as_bytes()[start..end]))
-            .collect();
+        let hashes: Vec<u64> = starts.zip(ends).map(|(start, end)| xxh3_64(&folded.as_bytes()[start..end])).collect();
         if hashes.is_empty() && !folded.is_empty() {
             return Some(Self(vec![xxh3_64(folded.as_bytes())]));
         }
@@ -135,9 +122,7 @@ pub fn numbers_differ(first: &View, second: &View) -> bool {
 /// Whether two texts say the same with other numbers: equal shingles once numbers are hidden, other numbers.
 pub fn are_number_twins(first: &View, second: &View, shingling: Shingling) -> bool {
     let masked = ShingleSet::number_masked(first, shingling);
-    masked.is_some()
-        && masked == ShingleSet::number_masked(second, shingling)
-        && numbers_in_order_differ(first, second)
+    masked.is_some() && masked == ShingleSet::number_masked(second, shingling) && numbers_in_order_differ(first, second)
 }
 
 /// Two problems with the same numbers at other places are two problems as well.
@@ -182,19 +167,10 @@ mod tests {
 
     #[test]
     fn characters_of_unspaced_text_make_shingles() {
-        let shingling = Shingling {
-            unit: ShingleUnit::Char,
-            size: NonZeroUsize::new(3).unwrap(),
-        };
+        let shingling = Shingling { unit: ShingleUnit::Char, size: NonZeroUsize::new(3).unwrap() };
         let set = ShingleSet::new(&View::new("小明买了一本书"), shingling).unwrap();
         assert_eq!(set.hashes().len(), 5);
-        assert_eq!(
-            ShingleSet::new(&View::new("书"), shingling)
-                .unwrap()
-                .hashes()
-                .len(),
-            1
-        );
+        assert_eq!(ShingleSet::new(&View::new("书"), shingling).unwrap().hashes().len(), 1);
     }
 
     #[test]
@@ -204,10 +180,7 @@ mod tests {
         let second = view("Tom has 8 pens and buys 9 more. How many pens does he have?");
         let third = view("Tim has 8 pens and buys 9 more. How many pens does he have?");
         for unit in [ShingleUnit::Word, ShingleUnit::Char] {
-            let shingling = Shingling {
-                unit,
-                ..Shingling::default()
-            };
+            let shingling = Shingling { unit, ..Shingling::default() };
             assert!(are_number_twins(&first, &second, shingling));
             assert!(!are_number_twins(&first, &first, shingling));
             assert!(!are_number_twins(&second, &third, shingling));
@@ -217,12 +190,7 @@ mod tests {
 
     #[test]
     fn other_operators_are_other_shingles_when_the_view_keeps_them() {
-        let set = |text| {
-            ShingleSet::new(
-                &View::with_symbols(text, Symbols::Operators),
-                Shingling::default(),
-            )
-        };
+        let set = |text| ShingleSet::new(&View::with_symbols(text, Symbols::Operators), Shingling::default());
         assert_ne!(set("What is 12 + 7?"), set("What is 12 - 7?"));
     }
 

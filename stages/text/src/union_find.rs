@@ -12,9 +12,7 @@ pub struct UnionFind {
 impl UnionFind {
     /// `len` sets of one id each.
     pub fn new(len: u32) -> Self {
-        Self {
-            parents: (0..len).collect(),
-        }
+        Self { parents: (0..len).collect() }
     }
 
     /// Number of ids.

@@ -104,9 +104,7 @@ impl View {
 
     /// Folded text of token `index`; empty when there is no such token.
     pub fn token_text(&self, index: usize) -> &str {
-        self.folded_spans
-            .get(index)
-            .map_or("", |(start, end)| &self.folded[*start..*end])
+        self.folded_spans.get(index).map_or("", |(start, end)| &self.folded[*start..*end])
     }
 
     /// Hash of each run of `n` tokens, in order.
@@ -117,24 +115,15 @@ impl View {
     /// Writes the token hashes with every number replaced by [`MASKED_NUMBER`] into `out`.
     pub fn number_masked(&self, out: &mut Vec<u64>) {
         out.clear();
-        out.extend(
-            self.hashes
-                .iter()
-                .zip(&self.kinds)
-                .map(|(hash, kind)| match kind {
-                    TokenKind::Number => MASKED_NUMBER,
-                    _ => *hash,
-                }),
-        );
+        out.extend(self.hashes.iter().zip(&self.kinds).map(|(hash, kind)| match kind {
+            TokenKind::Number => MASKED_NUMBER,
+            _ => *hash,
+        }));
     }
 
     /// Hashes of the number tokens, in the order of the text.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
-        self.hashes
-            .iter()
-            .zip(&self.kinds)
-            .filter(|(_, kind)| **kind == TokenKind::Number)
-            .map(|(hash, _)| *hash)
+        self.hashes.iter().zip(&self.kinds).filter(|(_, kind)| **kind == TokenKind::Number).map(|(hash, _)| *hash)
     }
 
     /// Byte span from the start of token `first` to the end of token `last`, or (0, 0) without tokens there.
@@ -155,8 +144,7 @@ impl View {
 
     /// Adds the token whose folded text begins at `folded_start`.
     pub(crate) fn push(&mut self, folded_start: usize, span: (usize, usize), kind: TokenKind) {
-        self.hashes
-            .push(xxh3_64(&self.folded.as_bytes()[folded_start..]));
+        self.hashes.push(xxh3_64(&self.folded.as_bytes()[folded_start..]));
         self.folded_spans.push((folded_start, self.folded.len()));
         self.spans.push(span);
         self.kinds.push(kind);
@@ -173,10 +161,7 @@ pub struct ViewBuilder {
 impl ViewBuilder {
     /// A builder that treats symbols as `symbols` says.
     pub fn new(symbols: Symbols) -> Self {
-        Self {
-            symbols,
-            view: View::default(),
-        }
+        Self { symbols, view: View::default() }
     }
 
     /// The view of `text`; the one before is gone.
@@ -200,10 +185,7 @@ mod tests {
     fn case_width_punctuation_and_layout_do_not_matter() {
         let plain = folded("how many apples does tom have");
         assert_eq!(folded("How many\n\n apples,  does TOM have?!"), plain);
-        assert_eq!(
-            folded("Ｈｏｗ　ｍａｎｙ — **apples** does “Tom” have…"),
-            plain
-        );
+        assert_eq!(folded("Ｈｏｗ　ｍａｎｙ — **apples** does “Tom” have…"), plain);
     }
 
     #[test]
@@ -216,10 +198,7 @@ mod tests {
 
     #[test]
     fn numbers_are_kept_whole() {
-        assert_eq!(
-            folded("1,080 and 10,\\!080 and 10{,}080 and 3.14"),
-            "1080 and 10080 and 10080 and 3.14"
-        );
+        assert_eq!(folded("1,080 and 10,\\!080 and 10{,}080 and 3.14"), "1080 and 10080 and 10080 and 3.14");
         assert_eq!(folded("(1,2) 12,34 1,0800"), "1 2 12 34 1 0800");
         assert_eq!(folded("x² + 10² = 1½"), "x 2 10 2 1 1 2");
         assert_eq!(folded("f(x)=3x"), "f x 3 x");
@@ -244,11 +223,7 @@ mod tests {
 
     #[test]
     fn operators_between_operands_are_tokens_on_request() {
-        let view = |text| {
-            View::with_symbols(text, Symbols::Operators)
-                .folded()
-                .to_owned()
-        };
+        let view = |text| View::with_symbols(text, Symbols::Operators).folded().to_owned();
         assert_ne!(view("What is 12 + 7?"), view("What is 12 - 7?"));
         assert_eq!(view("What is $12 \\times 7$?"), view("what is 12*7"));
         assert_eq!(view("**12** apples"), "12 apples");

@@ -48,17 +48,13 @@ fn index(set: &str, rows: &[Value], column: &str) -> ContaminationIndex {
 
 #[test]
 fn every_math500_item_that_stands_in_math_is_found() {
-    let (Some(eval), Some(train)) = (rows("math500/math500_test.json"), rows("math/test.jsonl"))
-    else {
+    let (Some(eval), Some(train)) = (rows("math500/math500_test.json"), rows("math/test.jsonl")) else {
         return;
     };
     let index = index("math500", &eval, "problem");
     index.self_test().unwrap();
     println!("{:?}", index.counts());
-    let verbatim: BTreeSet<&str> = train
-        .iter()
-        .map(|row| text(row, "problem").trim())
-        .collect();
+    let verbatim: BTreeSet<&str> = train.iter().map(|row| text(row, "problem").trim()).collect();
     let expected: BTreeSet<String> = (0..eval.len())
         .filter(|id| verbatim.contains(text(&eval[*id], "problem").trim()))
         .map(|id| id.to_string())
@@ -75,10 +71,7 @@ fn every_math500_item_that_stands_in_math_is_found() {
                 found.insert(hit.item_id);
             } else {
                 others += 1;
-                println!(
-                    "OTHER {:.2} {:?}\n  doc  {document}\n  item {item}",
-                    hit.score, hit.kind
-                );
+                println!("OTHER {:.2} {:?}\n  doc  {document}\n  item {item}", hit.score, hit.kind);
             }
         }
     }
@@ -106,10 +99,7 @@ fn gsm8k_train_and_test_hardly_overlap() {
         if let Some(hit) = result.best() {
             contaminated += 1;
             let item = text(&eval[hit.item_id.parse::<usize>().unwrap()], "question");
-            println!(
-                "HIT {:.2} {:?}\n  doc  {document}\n  item {item}",
-                hit.score, hit.kind
-            );
+            println!("HIT {:.2} {:?}\n  doc  {document}\n  item {item}", hit.score, hit.kind);
         }
         for hit in result.twins {
             println!(
@@ -119,10 +109,7 @@ fn gsm8k_train_and_test_hardly_overlap() {
             );
         }
     }
-    println!(
-        "gsm8k: {contaminated} of {} rows hit, {twins} rows with twins",
-        train.len()
-    );
+    println!("gsm8k: {contaminated} of {} rows hit, {twins} rows with twins", train.len());
     assert!(contaminated <= 6, "{contaminated}");
 }
 
@@ -140,15 +127,12 @@ fn chinese_questions_are_indexed_and_found() {
         let document = format!("请回答下面的问题。\n{}\n谢谢。", text(row, "input"));
         let result = searcher.find(&document);
         let by_ngrams = stage_text::View::new(text(row, "input")).len() >= 10;
-        let is_found = result.hits.iter().any(|hit| {
-            text(&rows[hit.item_id.parse::<usize>().unwrap()], "input") == text(row, "input")
-        });
-        assert!(is_found || !by_ngrams, "{id}: {document}");
-        for hit in result
+        let is_found = result
             .hits
             .iter()
-            .filter(|hit| hit.item_id != id.to_string())
-        {
+            .any(|hit| text(&rows[hit.item_id.parse::<usize>().unwrap()], "input") == text(row, "input"));
+        assert!(is_found || !by_ngrams, "{id}: {document}");
+        for hit in result.hits.iter().filter(|hit| hit.item_id != id.to_string()) {
             println!(
                 "OTHER {:.2}\n  {}\n  {}",
                 hit.score,
@@ -196,38 +180,19 @@ fn real_solutions_hardly_ever_repeat() {
     for (rule, figure, response) in &found {
         println!("{rule} {figure:.2}\n{response}\n--------");
     }
-    assert!(
-        all >= 600 && found.len() * 100 <= all,
-        "{} of {all}",
-        found.len()
-    );
+    assert!(all >= 600 && found.len() * 100 <= all, "{} of {all}", found.len());
 
-    let columns = [
-        "6b_finetuning",
-        "6b_verification",
-        "175b_finetuning",
-        "175b_verification",
-    ];
+    let columns = ["6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification"];
     let many = gsm8k.iter().flat_map(|row| {
         columns.iter().filter_map(|column| {
-            row[*column]["solution"]
-                .as_str()
-                .map(|solution| (solution, Some(text(row, "question"))))
+            row[*column]["solution"].as_str().map(|solution| (solution, Some(text(row, "question"))))
         })
     });
     let (all, found) = fired(many);
     println!("traces-gsm8k-gpt3: {} of {all} {:?}", found.len(), found);
-    assert!(
-        all >= 4_000 && found.len() * 200 <= all,
-        "{} of {all}",
-        found.len()
-    );
+    assert!(all >= 4_000 && found.len() * 200 <= all, "{} of {all}", found.len());
 
-    let (all, found) = fired(
-        solutions
-            .iter()
-            .map(|row| (text(row, "solution"), Some(text(row, "problem")))),
-    );
+    let (all, found) = fired(solutions.iter().map(|row| (text(row, "solution"), Some(text(row, "problem")))));
     println!("math solutions: {} of {all} {:?}", found.len(), found);
     assert!(found.len() * 200 <= all, "{} of {all}", found.len());
 }

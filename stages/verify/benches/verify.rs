@@ -35,16 +35,9 @@ fn compare(bencher: divan::Bencher, index: usize) {
 /// One item is one comparison of the mix.
 #[divan::bench]
 fn mix(bencher: divan::Bencher) {
-    bencher
-        .counter(divan::counter::ItemsCount::new(PAIRS.len()))
-        .bench(|| {
-            PAIRS
-                .iter()
-                .filter(|(label, answer)| {
-                    math::equivalent(divan::black_box(label), answer).is_correct()
-                })
-                .count()
-        });
+    bencher.counter(divan::counter::ItemsCount::new(PAIRS.len())).bench(|| {
+        PAIRS.iter().filter(|(label, answer)| math::equivalent(divan::black_box(label), answer).is_correct()).count()
+    });
 }
 
 /// Whole traces of about 8 kB with a box at the end.
@@ -62,16 +55,14 @@ fn whole_trace(bencher: divan::Bencher) {
 /// Option letters.
 #[divan::bench]
 fn options(bencher: divan::Bencher) {
-    bencher
-        .counter(divan::counter::ItemsCount::new(1usize))
-        .bench(|| {
-            stem::verify(
-                "B",
-                &["1 m", "2 m", "3 m", "4 m"],
-                divan::black_box("Thus the answer is (B)."),
-                Extraction::Strict,
-            )
-        });
+    bencher.counter(divan::counter::ItemsCount::new(1usize)).bench(|| {
+        stem::verify(
+            "B",
+            &["1 m", "2 m", "3 m", "4 m"],
+            divan::black_box("Thus the answer is (B)."),
+            Extraction::Strict,
+        )
+    });
 }
 
 /// Sixteen samples of one query.
@@ -95,7 +86,5 @@ fn classes(bencher: divan::Bencher) {
         "1/2",
         "1/3",
     ];
-    bencher
-        .counter(divan::counter::ItemsCount::new(answers.len()))
-        .bench(|| cluster(divan::black_box(&answers)));
+    bencher.counter(divan::counter::ItemsCount::new(answers.len())).bench(|| cluster(divan::black_box(&answers)));
 }

@@ -6,30 +6,14 @@ use crate::{
 };
 use std::ops::Range;
 
-const ANCHORS: [&str; 9] = [
-    "answer",
-    "答案",
-    "réponse",
-    "respuesta",
-    "antwort",
-    "####",
-    "结果是",
-    "结果为",
-    "故选",
-];
+const ANCHORS: [&str; 9] = ["answer", "答案", "réponse", "respuesta", "antwort", "####", "结果是", "结果为", "故选"];
 
 /// The last line that says it is the answer, if it stands after the last box.
 pub(crate) fn anchored(section: &str, after: usize, extraction: Extraction) -> Option<Extracted> {
     let tail = &section[after..];
     let lower = tail.to_ascii_lowercase();
-    let mut spots: Vec<usize> = ANCHORS
-        .iter()
-        .flat_map(|anchor| {
-            lower
-                .match_indices(anchor)
-                .map(|(at, found)| at + found.len())
-        })
-        .collect();
+    let mut spots: Vec<usize> =
+        ANCHORS.iter().flat_map(|anchor| lower.match_indices(anchor).map(|(at, found)| at + found.len())).collect();
     spots.sort_unstable();
     if let Some(line) = answer_line(tail) {
         spots.push(line);
@@ -57,15 +41,11 @@ pub(crate) fn anchored(section: &str, after: usize, extraction: Extraction) -> O
     }
     let found = fallback?;
     if extraction == Extraction::Lenient
-        && let Some(inner) = last_formula(&found.text)
-            .filter(|_| !found.text.contains(" is ") && !found.text.contains(['是', '为']))
+        && let Some(inner) =
+            last_formula(&found.text).filter(|_| !found.text.contains(" is ") && !found.text.contains(['是', '为']))
         && found.text.split_whitespace().count() > 3
     {
-        return Some(Extracted {
-            weak: true,
-            span: found.span.clone(),
-            ..inner
-        });
+        return Some(Extracted { weak: true, span: found.span.clone(), ..inner });
     }
     Some(found)
 }
@@ -75,9 +55,7 @@ pub(crate) fn answer_line(text: &str) -> Option<usize> {
     let trimmed = text.trim_end();
     let start = trimmed.rfind('\n').map_or(0, |at| at + 1);
     let line = &trimmed[start..];
-    let mark = ["A:", "a:", "A：", "答：", "答:"]
-        .into_iter()
-        .find(|mark| line.trim_start().starts_with(mark))?;
+    let mark = ["A:", "a:", "A：", "答：", "答:"].into_iter().find(|mark| line.trim_start().starts_with(mark))?;
     Some(start + (line.len() - line.trim_start().len()) + mark.len())
 }
 
@@ -85,10 +63,7 @@ pub(crate) fn answer_line(text: &str) -> Option<usize> {
 pub(crate) fn content_after(text: &str, spot: usize) -> Option<Range<usize>> {
     let mut at = spot;
     let skip = |at: usize, set: &str| {
-        at + text[at..].len()
-            - text[at..]
-                .trim_start_matches(|letter: char| set.contains(letter))
-                .len()
+        at + text[at..].len() - text[at..].trim_start_matches(|letter: char| set.contains(letter)).len()
     };
     at = skip(at, "s*_ \"");
     let verbs = [
@@ -112,13 +87,8 @@ pub(crate) fn content_after(text: &str, spot: usize) -> Option<Range<usize>> {
         "应为",
         "选",
     ];
-    let marked =
-        text[..spot].ends_with('#') || text[..spot].ends_with([':', '：', '是', '为', '选']);
-    if let Some(verb) = verbs
-        .iter()
-        .filter(|verb| text[at..].starts_with(**verb))
-        .max_by_key(|verb| verb.len())
-    {
+    let marked = text[..spot].ends_with('#') || text[..spot].ends_with([':', '：', '是', '为', '选']);
+    if let Some(verb) = verbs.iter().filter(|verb| text[at..].starts_with(**verb)).max_by_key(|verb| verb.len()) {
         at += verb.len();
     } else if !marked {
         let line = text[at..].split(['\n', '.', '。']).next().unwrap_or("");
@@ -128,8 +98,7 @@ pub(crate) fn content_after(text: &str, spot: usize) -> Option<Range<usize>> {
             .min();
         match verb {
             Some(offset) if offset <= 80 => at += offset,
-            _ if line.trim_matches(['*', ' ', '#', '_']).is_empty()
-                && text[at + line.len()..].starts_with('\n') => {}
+            _ if line.trim_matches(['*', ' ', '#', '_']).is_empty() && text[at + line.len()..].starts_with('\n') => {}
             _ => return None,
         }
     }
@@ -164,34 +133,20 @@ pub(crate) fn answer_length(rest: &str) -> usize {
         match letter {
             '$' => inside = !inside,
             '\n' | '。' => return at,
-            '.' if !inside
-                && next.is_none_or(u8::is_ascii_whitespace)
-                && !is_half_day(&rest[..at]) =>
-            {
+            '.' if !inside && next.is_none_or(u8::is_ascii_whitespace) && !is_half_day(&rest[..at]) => {
                 return at;
             }
             '<' if rest[at..].starts_with("<|") => return at,
             ',' | ' '
                 if !inside
-                    && [
-                        " because",
-                        ", because",
-                        " since ",
-                        ", where",
-                        ", which",
-                        ", so ",
-                        ", it ",
-                        ", not ",
-                    ]
-                    .iter()
-                    .any(|word| rest[at..].starts_with(word)) =>
+                    && [" because", ", because", " since ", ", where", ", which", ", so ", ", it ", ", not "]
+                        .iter()
+                        .any(|word| rest[at..].starts_with(word)) =>
             {
                 return at;
             }
             '，' if !inside
-                && ["因为", "所以", "其中"]
-                    .iter()
-                    .any(|word| rest[at + letter.len_utf8()..].starts_with(word)) =>
+                && ["因为", "所以", "其中"].iter().any(|word| rest[at + letter.len_utf8()..].starts_with(word)) =>
             {
                 return at;
             }
@@ -216,10 +171,7 @@ pub(crate) fn separator_length(text: &str) -> usize {
         };
         if letter == ' ' || letter == ',' || letter == ';' || letter == '、' || letter == '，' {
             at += letter.len_utf8();
-        } else if let Some(word) = ["and ", "or ", "和", "或"]
-            .into_iter()
-            .find(|word| rest.starts_with(word))
-        {
+        } else if let Some(word) = ["and ", "or ", "和", "或"].into_iter().find(|word| rest.starts_with(word)) {
             at += word.len();
         } else {
             return at;
@@ -236,20 +188,16 @@ pub(crate) fn separates(gap: &str) -> bool {
 pub(crate) fn starts_like_answer(text: &str) -> bool {
     let text = text.trim_start();
     let first = text.chars().next().unwrap_or(' ');
-    let signed = matches!(
-        first,
-        '-' | '−' | '+' | '±' | '(' | '[' | '{' | '$' | '\\' | '√' | '.' | '|' | '£' | '€' | '¥'
-    ) || first.is_ascii_digit();
+    let signed =
+        matches!(first, '-' | '−' | '+' | '±' | '(' | '[' | '{' | '$' | '\\' | '√' | '.' | '|' | '£' | '€' | '¥')
+            || first.is_ascii_digit();
     let letter = first.is_alphabetic() && {
         let mut letters = text.chars().skip(1);
         let next = letters.next().unwrap_or(' ');
         let then = letters.find(|letter| *letter != ' ').unwrap_or(' ');
         !next.is_alphabetic()
-            && (matches!(next, '=' | '^' | '(' | '.' | ')' | ':' | '+' | '-')
-                || (next == ' ' && !then.is_alphabetic()))
+            && (matches!(next, '=' | '^' | '(' | '.' | ')' | ':' | '+' | '-') || (next == ' ' && !then.is_alphabetic()))
     };
-    let named = ["pi", "sqrt", "infinity", "π"]
-        .iter()
-        .any(|name| text.starts_with(name));
+    let named = ["pi", "sqrt", "infinity", "π"].iter().any(|name| text.starts_with(name));
     signed || letter || named
 }

@@ -19,8 +19,7 @@ pub fn cluster(answers: &[&str]) -> Vec<usize> {
     let mut representatives: Vec<&str> = Vec::new();
     let mut keyed: BTreeMap<String, usize> = BTreeMap::new();
     let mut rest = Vec::new();
-    let distinct: std::collections::BTreeSet<&str> =
-        answers.iter().map(|answer| answer.trim()).collect();
+    let distinct: std::collections::BTreeSet<&str> = answers.iter().map(|answer| answer.trim()).collect();
     for text in distinct {
         let Some(key) = math::class_key(text) else {
             rest.push(text);
@@ -33,10 +32,8 @@ pub fn cluster(answers: &[&str]) -> Vec<usize> {
         texts.insert(text, class);
     }
     for text in rest {
-        let class = representatives
-            .iter()
-            .position(|other| math::equivalent(other, text).is_correct())
-            .unwrap_or_else(|| {
+        let class =
+            representatives.iter().position(|other| math::equivalent(other, text).is_correct()).unwrap_or_else(|| {
                 representatives.push(text);
                 representatives.len() - 1
             });

@@ -17,25 +17,12 @@ use crate::{
 /// assert_eq!((judgement.verdict, judgement.answer.as_deref()), (Verdict::Correct, Some("\\$18")));
 /// assert_eq!(verify("code", "", &[], "print(1)", Extraction::Strict).verdict, Verdict::Undecided);
 /// ```
-pub fn verify(
-    domain: &str,
-    label: &str,
-    options: &[&str],
-    text: &str,
-    extraction: Extraction,
-) -> Judgement {
-    let label = Label {
-        text: label,
-        options,
-    };
+pub fn verify(domain: &str, label: &str, options: &[&str], text: &str, extraction: Extraction) -> Judgement {
+    let label = Label { text: label, options };
     match domain {
         "math" if options.is_empty() => Math { extraction }.verify(&label, text),
         "math" | "stem" => Stem { extraction }.verify(&label, text),
-        other => Judgement::new(
-            Verdict::Undecided,
-            format!("no_verifier: domain `{other}`"),
-            "",
-        ),
+        other => Judgement::new(Verdict::Undecided, format!("no_verifier: domain `{other}`"), ""),
     }
 }
 

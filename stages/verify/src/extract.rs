@@ -119,25 +119,16 @@ pub fn boxes(text: &str) -> Result<Vec<Boxed>, Missing> {
     while let Some(next) = text[at..].find('\\') {
         let start = at + next;
         at = start + 1;
-        let Some(name) = ["boxed", "fbox"]
-            .into_iter()
-            .find(|name| text[at..].starts_with(name))
-        else {
+        let Some(name) = ["boxed", "fbox"].into_iter().find(|name| text[at..].starts_with(name)) else {
             continue;
         };
         let after = &text[at + name.len()..];
         let brace = text.len() - after.trim_start().len();
         if !text[brace..].starts_with('{') {
             // `\boxed 5`: one token
-            let word = text[brace..]
-                .split(|letter: char| !letter.is_ascii_alphanumeric())
-                .next()
-                .unwrap_or("");
+            let word = text[brace..].split(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or("");
             if !word.is_empty() && brace > at + name.len() {
-                found.push(Boxed {
-                    whole: start..brace + word.len(),
-                    content: brace..brace + word.len(),
-                });
+                found.push(Boxed { whole: start..brace + word.len(), content: brace..brace + word.len() });
             }
             at += name.len();
             continue;
@@ -145,10 +136,7 @@ pub fn boxes(text: &str) -> Result<Vec<Boxed>, Missing> {
         let Some(end) = closing_brace(text, brace) else {
             return Err(Missing::Truncated);
         };
-        found.push(Boxed {
-            whole: start..end + 1,
-            content: brace + 1..end,
-        });
+        found.push(Boxed { whole: start..end + 1, content: brace + 1..end });
         at = end + 1;
     }
     Ok(found)
@@ -166,23 +154,14 @@ fn boxed(section: &str, boxes: &[Boxed]) -> Option<Extracted> {
     }
     let content = |index: usize| section[boxes[index].content.clone()].trim();
     // the same box said again is one answer
-    let first = if (first..last).all(|index| content(index) == content(last)) {
-        last
-    } else {
-        first
-    };
+    let first = if (first..last).all(|index| content(index) == content(last)) { last } else { first };
     let joined = |from: usize| (from..=last).map(content).collect::<Vec<_>>().join(", ");
     Some(Extracted {
-        text: if first == last {
-            content(last).to_string()
-        } else {
-            joined(first)
-        },
+        text: if first == last { content(last).to_string() } else { joined(first) },
         span: boxes[first].whole.start..boxes[last].whole.end,
         method: "box",
         weak: false,
-        statement: (wide < first && (wide..last).any(|index| content(index) != content(last)))
-            .then(|| joined(wide)),
+        statement: (wide < first && (wide..last).any(|index| content(index) != content(last))).then(|| joined(wide)),
     })
 }
 
@@ -193,30 +172,21 @@ fn joins(gap: &str) -> bool {
     }
     let mut rest = gap.to_string();
     for word in [
-        "\\text", "\\quad", "\\qquad", "\\mbox", "\\textrm", "\\mathrm", "\\left", "\\right",
-        "and", "or", "和", "或", "及", "与",
+        "\\text", "\\quad", "\\qquad", "\\mbox", "\\textrm", "\\mathrm", "\\left", "\\right", "and", "or", "和", "或",
+        "及", "与",
     ] {
         rest = rest.replace(word, "");
     }
-    rest.chars()
-        .all(|letter| letter.is_whitespace() || "$,;、，；{}()[]\\~&".contains(letter))
+    rest.chars().all(|letter| letter.is_whitespace() || "$,;、，；{}()[]\\~&".contains(letter))
 }
 
 /// Whether two boxes belong to one sentence, with words between them.
 fn same_statement(gap: &str) -> bool {
-    let has = |word: &str| {
-        gap.split(|letter: char| !letter.is_alphanumeric())
-            .any(|found| found == word)
-    };
+    let has = |word: &str| gap.split(|letter: char| !letter.is_alphanumeric()).any(|found| found == word);
     let plain = gap.len() <= 120
         && !gap.contains("nswer")
         && !gap.contains("\n\n")
         && !gap.contains(['。', '?', '!'])
         && !gap.contains(". ");
-    plain
-        && (has("and")
-            || has("or")
-            || gap.contains(',')
-            || gap.contains('和')
-            || gap.contains('，'))
+    plain && (has("and") || has("or") || gap.contains(',') || gap.contains('和') || gap.contains('，'))
 }

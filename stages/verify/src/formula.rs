@@ -26,21 +26,14 @@ pub(crate) fn span_length(text: &str) -> Option<usize> {
             continue;
         }
         let currency = content.starts_with(|letter: char| letter.is_ascii_digit())
-            && (content.ends_with(' ')
-                || inner[end + 1..].starts_with(|letter: char| letter.is_ascii_digit()));
+            && (content.ends_with(' ') || inner[end + 1..].starts_with(|letter: char| letter.is_ascii_digit()));
         let prose = content
             .split_whitespace()
-            .filter(|word| {
-                word.len() > 2 && word.chars().all(|letter| letter.is_ascii_alphabetic())
-            })
+            .filter(|word| word.len() > 2 && word.chars().all(|letter| letter.is_ascii_alphabetic()))
             .count()
             > 1
             && !content.contains('\\');
-        return if currency || prose {
-            None
-        } else {
-            Some(end + 2)
-        };
+        return if currency || prose { None } else { Some(end + 2) };
     }
     None
 }
@@ -62,9 +55,7 @@ pub(crate) fn last_formula(text: &str) -> Option<Extracted> {
                 if text[at..at + length].chars().any(char::is_alphanumeric) {
                     let from = best
                         .as_ref()
-                        .filter(|(span, method)| {
-                            *method == "formula" && separates(&text[span.end..at])
-                        })
+                        .filter(|(span, method)| *method == "formula" && separates(&text[span.end..at]))
                         .map_or(at, |(span, _)| span.start);
                     best = Some((from..at + length, "formula"));
                 }
@@ -74,11 +65,7 @@ pub(crate) fn last_formula(text: &str) -> Option<Extracted> {
             }
             failures += 1;
         }
-        if letter.is_ascii_digit()
-            && !previous.is_ascii_alphabetic()
-            && previous != '_'
-            && previous != '^'
-        {
+        if letter.is_ascii_digit() && !previous.is_ascii_alphabetic() && previous != '_' && previous != '^' {
             let length = number_length(&text[at..]);
             best = Some((number_start(bytes, at, previous)..at + length, "number"));
             at += length;
@@ -96,18 +83,10 @@ pub(crate) fn last_formula(text: &str) -> Option<Extracted> {
     let (span, method) = best?;
     let mut found = text[span.clone()].to_string();
     let after = text[span.end..].trim_start();
-    if method == "number"
-        && (after.starts_with('%') || after.starts_with("percent") || after.starts_with("\\%"))
-    {
+    if method == "number" && (after.starts_with('%') || after.starts_with("percent") || after.starts_with("\\%")) {
         found.push('%');
     }
-    Some(Extracted {
-        text: found,
-        span,
-        method,
-        weak: true,
-        statement: None,
-    })
+    Some(Extracted { text: found, span, method, weak: true, statement: None })
 }
 
 /// Where a number begins whose first digit stands at `at`: at its point or its sign.
@@ -129,8 +108,8 @@ pub(crate) fn number_length(text: &str) -> usize {
             at += 1;
         }
         let three = digit(at + 1) && digit(at + 2) && digit(at + 3) && !digit(at + 4);
-        let loose = text[at..].starts_with(",\\!")
-            && text[at + 3..].starts_with(|letter: char| letter.is_ascii_digit());
+        let loose =
+            text[at..].starts_with(",\\!") && text[at + 3..].starts_with(|letter: char| letter.is_ascii_digit());
         if text[at..].starts_with("{,}") || loose {
             at += 3;
         } else if text[at..].starts_with(',') && three
@@ -138,12 +117,7 @@ pub(crate) fn number_length(text: &str) -> usize {
             || (matches!(bytes.get(at), Some(b'.' | b'/')) && digit(at + 1))
         {
             at += 1;
-        } else if text[at..].starts_with(',')
-            && at > 0
-            && digit(at + 1)
-            && digit(at + 2)
-            && !digit(at + 3)
-        {
+        } else if text[at..].starts_with(',') && at > 0 && digit(at + 1) && digit(at + 2) && !digit(at + 3) {
             // a decimal comma is left to the reader
             return at;
         } else {
@@ -153,9 +127,7 @@ pub(crate) fn number_length(text: &str) -> usize {
 }
 
 pub(crate) fn fraction_length(text: &str) -> Option<usize> {
-    let name = ["\\frac", "\\dfrac", "\\tfrac"]
-        .into_iter()
-        .find(|name| text.starts_with(&format!("{name}{{")))?;
+    let name = ["\\frac", "\\dfrac", "\\tfrac"].into_iter().find(|name| text.starts_with(&format!("{name}{{")))?;
     let first = closing_brace(text, name.len())?;
     if !text[first + 1..].starts_with('{') {
         return None;

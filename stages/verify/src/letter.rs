@@ -17,20 +17,14 @@ const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// The letters of a set of `count` options; ten when the count is not known.
 pub fn letters(count: usize) -> &'static str {
-    &LETTERS[..if count == 0 {
-        10
-    } else {
-        count.min(LETTERS.len())
-    }]
+    &LETTERS[..if count == 0 { 10 } else { count.min(LETTERS.len()) }]
 }
 
 /// A text that is a letter and nothing more: `D`, `(D)`, `\text{D}`, `**D**`.
 pub fn only_letter(text: &str, set: &str) -> Option<char> {
     let (at, letter) = opened(text, set)?;
     let rest = &text[at..];
-    rest.chars()
-        .all(|mark| mark.is_whitespace() || ".)]}*$\"'。）".contains(mark))
-        .then_some(letter)
+    rest.chars().all(|mark| mark.is_whitespace() || ".)]}*$\"'。）".contains(mark)).then_some(letter)
 }
 
 /// Skips decoration and reads a letter; gives the byte after it.
@@ -70,24 +64,15 @@ fn opened(text: &str, set: &str) -> Option<(usize, char)> {
         }
         at += letter.len_utf8();
         let next = text[at..].chars().next();
-        return (!next.is_some_and(|next| {
-            next.is_ascii_alphanumeric() || next == '_' || next == '\'' || next == '’'
-        }))
-        .then_some((at, letter));
+        return (!next.is_some_and(|next| next.is_ascii_alphanumeric() || next == '_' || next == '\'' || next == '’'))
+            .then_some((at, letter));
     }
 }
 
 /// The option that `text` begins with, as in a box or after "the answer is".
 pub fn leading_letter(text: &str, set: &str) -> Choice {
-    let run: String = text
-        .trim()
-        .trim_matches(|mark: char| "*$().{}".contains(mark))
-        .to_string();
-    if run.len() > 1
-        && run.len() <= set.len()
-        && run.chars().all(|letter| set.contains(letter))
-        && run.len() <= 4
-    {
+    let run: String = text.trim().trim_matches(|mark: char| "*$().{}".contains(mark)).to_string();
+    if run.len() > 1 && run.len() <= set.len() && run.chars().all(|letter| set.contains(letter)) && run.len() <= 4 {
         return Choice::Several;
     }
     let Some((at, letter)) = opened(text, set) else {
@@ -101,10 +86,7 @@ pub fn leading_letter(text: &str, set: &str) -> Choice {
     }
     // an article or the pronoun: a lower-case word follows
     let word = rest.strip_prefix(' ').and_then(|rest| rest.chars().next());
-    if word.is_some_and(char::is_lowercase)
-        && !decorated
-        && matches!(letter, 'A' | 'I')
-        && joined(rest, set).is_none()
+    if word.is_some_and(char::is_lowercase) && !decorated && matches!(letter, 'A' | 'I') && joined(rest, set).is_none()
     {
         return Choice::None;
     }
@@ -116,27 +98,18 @@ pub fn leading_letter(text: &str, set: &str) -> Choice {
 
 /// A second letter joined to the first by a comma, "and" or "or".
 fn joined(rest: &str, set: &str) -> Option<char> {
-    let trimmed =
-        rest.trim_start_matches(|mark: char| mark.is_whitespace() || ")}]*$".contains(mark));
+    let trimmed = rest.trim_start_matches(|mark: char| mark.is_whitespace() || ")}]*$".contains(mark));
     let after = [",", "and ", "or ", "/", "&", "和", "或", "、", "，"]
         .into_iter()
         .find_map(|word| trimmed.strip_prefix(word))?;
-    let after = after
-        .trim_start()
-        .trim_start_matches("and ")
-        .trim_start_matches("or ");
+    let after = after.trim_start().trim_start_matches("and ").trim_start_matches("or ");
     let (at, letter) = opened(after, set)?;
     let next = after[at..].trim_start().chars().next();
-    next.is_none_or(|next| !next.is_lowercase())
-        .then_some(letter)
+    next.is_none_or(|next| !next.is_lowercase()).then_some(letter)
 }
 
 /// The last choice of a text, where it stands, and whether it is only a guess.
-pub fn chosen<'a>(
-    section: &'a str,
-    set: &str,
-    extraction: Extraction,
-) -> Option<(Choice, &'a str, bool)> {
+pub fn chosen<'a>(section: &'a str, set: &str, extraction: Extraction) -> Option<(Choice, &'a str, bool)> {
     let anchored = last_anchor(section, set);
     let boxed = boxes(section).ok()?.into_iter().rev().find_map(|found| {
         let content = &section[found.content.clone()];
@@ -164,44 +137,20 @@ pub fn chosen<'a>(
 /// The last "answer is X", "答案选 X", "option X" that names a letter.
 fn last_anchor<'a>(section: &'a str, set: &str) -> Option<(usize, Choice, &'a str)> {
     let lower = section.to_ascii_lowercase();
-    let words = [
-        "answer",
-        "correct option",
-        "correct choice",
-        "答案",
-        "应选",
-        "故选",
-        "选择",
-        "选",
-    ];
-    let mut spots: Vec<(usize, usize)> = words
-        .iter()
-        .flat_map(|word| {
-            lower
-                .match_indices(word)
-                .map(|(at, found)| (at, at + found.len()))
-        })
-        .collect();
+    let words = ["answer", "correct option", "correct choice", "答案", "应选", "故选", "选择", "选"];
+    let mut spots: Vec<(usize, usize)> =
+        words.iter().flat_map(|word| lower.match_indices(word).map(|(at, found)| (at, at + found.len()))).collect();
     spots.sort_unstable();
     for (at, end) in spots.into_iter().rev().take(12) {
-        let line_end = section[end..]
-            .find(['\n', '。'])
-            .map_or(section.len(), |found| end + found);
+        let line_end = section[end..].find(['\n', '。']).map_or(section.len(), |found| end + found);
         let mut line = &section[end..line_end];
-        if line.trim_matches([':', '*', ' ', '：']).is_empty()
-            || line.trim() == "is"
-            || line.trim() == "is:"
-        {
+        if line.trim_matches([':', '*', ' ', '：']).is_empty() || line.trim() == "is" || line.trim() == "is:" {
             let next = section[line_end..].trim_start_matches(['\n', ' ', '*']);
             let from = section.len() - next.len();
-            line = &section[from..section[from..]
-                .find('\n')
-                .map_or(section.len(), |found| from + found)];
+            line = &section[from..section[from..].find('\n').map_or(section.len(), |found| from + found)];
         }
         let clause = line.split(['.', ';']).next().unwrap_or(line);
-        let clause = if clause.len() + 1 < line.len()
-            && clause.trim_matches([' ', ':', '*', '(']).len() <= 4
-        {
+        let clause = if clause.len() + 1 < line.len() && clause.trim_matches([' ', ':', '*', '(']).len() <= 4 {
             line
         } else {
             clause
@@ -216,18 +165,7 @@ fn last_anchor<'a>(section: &'a str, set: &str) -> Option<(usize, Choice, &'a st
 /// The letter that follows the verb of an anchor, or the first letter of its clause.
 fn after_verb<'a>(clause: &'a str, set: &str) -> Option<(Choice, &'a str)> {
     let mut rest = clause.trim_start_matches([' ', '*', '_', ':', '：', 's']);
-    for verb in [
-        "is:",
-        "is ",
-        "are ",
-        "would be ",
-        "should be ",
-        "must be ",
-        "seems to be ",
-        "是",
-        "为",
-        "选",
-    ] {
+    for verb in ["is:", "is ", "are ", "would be ", "should be ", "must be ", "seems to be ", "是", "为", "选"] {
         if let Some(after) = rest.strip_prefix(verb) {
             rest = after.trim_start_matches([' ', '*', ':', '：']);
         }
@@ -246,11 +184,7 @@ fn after_verb<'a>(clause: &'a str, set: &str) -> Option<(Choice, &'a str)> {
 
 /// A line that is a letter with its mark: `D.`, `(D)`, `D) text`, `B。不是 A`.
 fn marked_line<'a>(section: &'a str, set: &str) -> Option<(Choice, &'a str)> {
-    let lines: Vec<&str> = section
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines: Vec<&str> = section.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let offered = |line: &str| {
         let plain = line.trim_start_matches(['*', ' ']);
         let bracket = plain.starts_with('(')
@@ -259,28 +193,17 @@ fn marked_line<'a>(section: &'a str, set: &str) -> Option<(Choice, &'a str)> {
             || plain.starts_with("选项");
         let (at, _) = opened(plain, set)?;
         let next = plain[at..].chars().next();
-        (bracket
-            || next.is_none_or(|next| {
-                ".):：。*）".contains(next) || !next.is_ascii() && next.is_alphabetic()
-            }))
-        .then(|| leading_letter(plain, set))
+        (bracket || next.is_none_or(|next| ".):：。*）".contains(next) || !next.is_ascii() && next.is_alphabetic()))
+            .then(|| leading_letter(plain, set))
     };
     let marked: Vec<(Choice, &str)> = lines
         .iter()
-        .filter_map(|line| {
-            offered(line)
-                .filter(|choice| *choice != Choice::None)
-                .map(|choice| (choice, *line))
-        })
+        .filter_map(|line| offered(line).filter(|choice| *choice != Choice::None).map(|choice| (choice, *line)))
         .collect();
     match marked[..] {
         [one] => Some(one),
         // a list of all options is the question said again; a last line of its own is the choice
-        [.., last]
-            if lines.last() == Some(&last.1)
-                && last.1.chars().count() <= 24
-                && !is_listing(&marked) =>
-        {
+        [.., last] if lines.last() == Some(&last.1) && last.1.chars().count() <= 24 && !is_listing(&marked) => {
             Some(last)
         }
         _ => None,
@@ -288,7 +211,9 @@ fn marked_line<'a>(section: &'a str, set: &str) -> Option<(Choice, &'a str)> {
 }
 
 fn is_listing(marked: &[(Choice, &str)]) -> bool {
-    marked.windows(2).all(|pair| matches!((pair[0].0, pair[1].0), (Choice::One(a), Choice::One(b)) if u32::from(b) == u32::from(a) + 1))
+    marked.windows(2).all(
+        |pair| matches!((pair[0].0, pair[1].0), (Choice::One(a), Choice::One(b)) if u32::from(b) == u32::from(a) + 1),
+    )
 }
 
 /// The last capital that stands alone and is no article.
@@ -305,9 +230,7 @@ fn last_letter<'a>(text: &'a str, set: &str) -> Option<(char, &'a str)> {
             && next != '’'
             && next != '_';
         let article = matches!(letter, 'A' | 'I')
-            && after
-                .strip_prefix(' ')
-                .is_some_and(|word| word.starts_with(char::is_lowercase));
+            && after.strip_prefix(' ').is_some_and(|word| word.starts_with(char::is_lowercase));
         if set.contains(letter) && alone && !article {
             found = Some((letter, &text[at..at + letter.len_utf8()]));
         }

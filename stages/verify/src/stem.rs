@@ -45,11 +45,7 @@ pub fn verify(label: &str, options: &[&str], trace: &str, extraction: Extraction
             return math::verify(label, trace, extraction);
         }
         None => {
-            return Judgement::new(
-                Verdict::LabelUnparsable,
-                "label_unparsable: no option of this set",
-                "",
-            );
+            return Judgement::new(Verdict::LabelUnparsable, "label_unparsable: no option of this set", "");
         }
     };
     let start = match answer_start(trace) {
@@ -72,21 +68,9 @@ pub fn verify(label: &str, options: &[&str], trace: &str, extraction: Extraction
                 )
                 .with_answer(place, weak);
             }
-            let verdict = if letter == wanted {
-                Verdict::Correct
-            } else {
-                Verdict::Incorrect
-            };
-            Judgement::new(
-                verdict,
-                if letter == wanted {
-                    "equal"
-                } else {
-                    "different"
-                },
-                "option",
-            )
-            .with_answer(letter.to_string(), weak)
+            let verdict = if letter == wanted { Verdict::Correct } else { Verdict::Incorrect };
+            Judgement::new(verdict, if letter == wanted { "equal" } else { "different" }, "option")
+                .with_answer(letter.to_string(), weak)
         }
         Some((Choice::None, ..)) | None => by_text(wanted, options, section, extraction),
     }
@@ -114,12 +98,8 @@ fn resolved(label: &str, options: &[&str], set: &str) -> Option<char> {
 /// The one option whose text equals `text`.
 fn matching(text: &str, options: &[&str], set: &str) -> Option<char> {
     let literal = |option: &&str| option.trim().eq_ignore_ascii_case(text.trim());
-    let mut found: Vec<usize> = options
-        .iter()
-        .enumerate()
-        .filter(|(_, option)| literal(option))
-        .map(|(index, _)| index)
-        .collect();
+    let mut found: Vec<usize> =
+        options.iter().enumerate().filter(|(_, option)| literal(option)).map(|(index, _)| index).collect();
     if found.is_empty() {
         found = options
             .iter()
@@ -139,9 +119,7 @@ fn option_text(option: &str) -> &str {
     let trimmed = option.trim();
     let mut letters = trimmed.trim_start_matches('(').chars();
     match (letters.next(), letters.next()) {
-        (Some(letter), Some(')' | '.' | ':')) if letter.is_ascii_uppercase() => {
-            letters.as_str().trim()
-        }
+        (Some(letter), Some(')' | '.' | ':')) if letter.is_ascii_uppercase() => letters.as_str().trim(),
         _ => trimmed,
     }
 }
@@ -151,15 +129,9 @@ fn by_text(wanted: char, options: &[&str], section: &str, extraction: Extraction
         return Judgement::new(Verdict::NoAnswer, Missing::Unmarked.as_str(), "");
     };
     match matching(&found.text, options, letters(options.len())) {
-        Some(letter) if letter == wanted => {
-            Judgement::new(Verdict::Correct, "equal", "option_text")
-        }
+        Some(letter) if letter == wanted => Judgement::new(Verdict::Correct, "equal", "option_text"),
         Some(_) => Judgement::new(Verdict::Incorrect, "different", "option_text"),
-        None => Judgement::new(
-            Verdict::NoAnswer,
-            "no_option: the answer is none of the options",
-            "option_text",
-        ),
+        None => Judgement::new(Verdict::NoAnswer, "no_option: the answer is none of the options", "option_text"),
     }
     .with_answer(found.text, found.weak)
 }

@@ -58,13 +58,7 @@ pub struct Judgement {
 impl Judgement {
     /// A judgement without answer.
     pub fn new(verdict: Verdict, reason: impl Into<Cow<'static, str>>, tier: &'static str) -> Self {
-        Self {
-            verdict,
-            reason: reason.into(),
-            answer: None,
-            tier,
-            weak: false,
-        }
+        Self { verdict, reason: reason.into(), answer: None, tier, weak: false }
     }
 
     /// With the answer that was found.

@@ -11,20 +11,12 @@ use stage_verify::{Extraction, Judgement, extract, math, stem};
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 fn cases(name: &str) -> Option<Vec<Value>> {
-    let path = PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../shared/cases"
-    ))
-    .join(name);
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/cases")).join(name);
     let Ok(text) = fs::read_to_string(&path) else {
         println!("skipped: the shared cases are absent");
         return None;
     };
-    Some(
-        text.lines()
-            .map(|line| serde_json::from_str(line).expect("a case a line"))
-            .collect(),
-    )
+    Some(text.lines().map(|line| serde_json::from_str(line).expect("a case a line")).collect())
 }
 
 fn field<'a>(case: &'a Value, name: &str) -> &'a str {
@@ -33,10 +25,7 @@ fn field<'a>(case: &'a Value, name: &str) -> &'a str {
 
 /// Free text on both sides: the answer is found first.
 fn found(text: &str) -> String {
-    extract(text, Extraction::Lenient).map_or_else(
-        |_| text.to_string(),
-        |found| found.statement.unwrap_or(found.text),
-    )
+    extract(text, Extraction::Lenient).map_or_else(|_| text.to_string(), |found| found.statement.unwrap_or(found.text))
 }
 
 fn judge(case: &Value) -> Judgement {
@@ -97,14 +86,7 @@ fn level(cases: &[Value]) -> Level {
         *slot += 1;
         if expected != judgement.is_correct() {
             *kinds.entry(field(case, "kind").to_string()).or_default() += 1;
-            let pred: String = field(case, "pred")
-                .chars()
-                .rev()
-                .take(110)
-                .collect::<String>()
-                .chars()
-                .rev()
-                .collect();
+            let pred: String = field(case, "pred").chars().rev().take(110).collect::<String>().chars().rev().collect();
             println!(
                 "{} {expected} {} {:?} [{} {} {}] {:?} | {:?} -> {:?}",
                 field(case, "id"),
@@ -135,11 +117,7 @@ fn mechanical_variants_are_told_apart() {
         return;
     };
     let level = level(&cases);
-    assert!(
-        level.precision() >= 0.998,
-        "precision {:.4}",
-        level.precision()
-    );
+    assert!(level.precision() >= 0.998, "precision {:.4}", level.precision());
     assert!(level.recall() >= 0.95, "recall {:.4}", level.recall());
 }
 
@@ -150,11 +128,7 @@ fn reported_equivalences_are_met() {
     };
     let level = level(&cases);
     assert!(level.accuracy() >= 0.95, "accuracy {:.4}", level.accuracy());
-    assert!(
-        level.false_positive <= 1,
-        "{} false positives",
-        level.false_positive
-    );
+    assert!(level.false_positive <= 1, "{} false positives", level.false_positive);
 }
 
 #[test]
@@ -164,11 +138,7 @@ fn the_comparison_is_symmetric_on_every_case() {
         for case in cases.iter().filter(|case| field(case, "mode") == "answer") {
             let (gold, pred) = (field(case, "gold"), field(case, "pred"));
             let (there, back) = (math::equivalent(gold, pred), math::equivalent(pred, gold));
-            assert_eq!(
-                there.is_correct(),
-                back.is_correct(),
-                "{gold} | {pred}: {there:?} {back:?}"
-            );
+            assert_eq!(there.is_correct(), back.is_correct(), "{gold} | {pred}: {there:?} {back:?}");
         }
     }
 }

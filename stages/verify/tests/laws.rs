@@ -98,21 +98,13 @@ fn answers() -> impl Strategy<Value = String> {
     ];
     let leaf = prop_oneof![
         number,
-        prop::sample::select(vec!["x", "n", "\\pi", "\\sqrt{2}", "\\sqrt{3}", "e"])
-            .prop_map(String::from)
+        prop::sample::select(vec!["x", "n", "\\pi", "\\sqrt{2}", "\\sqrt{3}", "e"]).prop_map(String::from)
     ];
     let expression = leaf.prop_recursive(3, 12, 2, |inner| {
-        (
-            inner.clone(),
-            inner,
-            prop::sample::select(vec!["+", "-", "\\cdot "]),
-        )
+        (inner.clone(), inner, prop::sample::select(vec!["+", "-", "\\cdot "]))
             .prop_map(|(a, b, sign)| format!("\\left({a}{sign}{b}\\right)"))
     });
-    (
-        prop::collection::vec(expression, 1..4),
-        prop::sample::select(vec![("", ""), ("(", ")"), ("\\{", "\\}")]),
-    )
+    (prop::collection::vec(expression, 1..4), prop::sample::select(vec![("", ""), ("(", ")"), ("\\{", "\\}")]))
         .prop_map(|(items, (open, close))| format!("{open}{}{close}", items.join(", ")))
 }
 

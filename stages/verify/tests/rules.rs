@@ -28,11 +28,7 @@ fn what_exceeds_the_budget_is_undecided() {
         ("\\sum_{k=1}^{1000000000} k", "5"),
     ] {
         let judgement = math::equivalent(a, b);
-        assert_eq!(
-            (judgement.verdict, judgement.reason.as_ref()),
-            (Verdict::Undecided, "budget"),
-            "{a} {b}"
-        );
+        assert_eq!((judgement.verdict, judgement.reason.as_ref()), (Verdict::Undecided, "budget"), "{a} {b}");
     }
     let chain = vec!["7"; 2000].join("\\bmod ");
     assert_eq!(math::equivalent(&chain, "2").verdict, Verdict::Undecided);
@@ -43,35 +39,19 @@ fn what_exceeds_the_budget_is_undecided() {
 #[test]
 fn reasoning_before_its_end_mark_does_not_count() {
     let trace = "<think>The answer is \\boxed{42}</think>The answer is \\boxed{43}.";
-    assert_eq!(
-        math::verify("42", trace, Extraction::Strict).verdict,
-        Verdict::Incorrect
-    );
-    assert_eq!(
-        math::verify("42", "<think>so \\boxed{42}", Extraction::Strict).verdict,
-        Verdict::NoAnswer
-    );
+    assert_eq!(math::verify("42", trace, Extraction::Strict).verdict, Verdict::Incorrect);
+    assert_eq!(math::verify("42", "<think>so \\boxed{42}", Extraction::Strict).verdict, Verdict::NoAnswer);
 }
 
 #[test]
 fn a_box_that_was_cut_is_no_answer() {
-    let judgement = math::verify(
-        "12",
-        "First \\boxed{12}. Then \\boxed{12",
-        Extraction::Lenient,
-    );
-    assert_eq!(
-        (judgement.verdict, judgement.reason.as_ref()),
-        (Verdict::NoAnswer, "truncated")
-    );
+    let judgement = math::verify("12", "First \\boxed{12}. Then \\boxed{12", Extraction::Lenient);
+    assert_eq!((judgement.verdict, judgement.reason.as_ref()), (Verdict::NoAnswer, "truncated"));
 }
 
 #[test]
 fn an_unmarked_number_is_no_answer_in_strict_mode() {
-    assert_eq!(
-        math::verify("12", "It could be 12, or so.", Extraction::Strict).verdict,
-        Verdict::NoAnswer
-    );
+    assert_eq!(math::verify("12", "It could be 12, or so.", Extraction::Strict).verdict, Verdict::NoAnswer);
     let lenient = math::verify("12", "That makes 12", Extraction::Lenient);
     assert!(lenient.is_correct() && lenient.weak);
 }
@@ -85,26 +65,9 @@ fn a_long_box_keeps_its_opening_brace() {
 
 #[test]
 fn the_last_box_wins_for_one_part_and_all_count_for_several() {
-    assert!(
-        math::verify(
-            "7",
-            "We get \\boxed{3}.\n\nFinally \\boxed{7}.",
-            Extraction::Strict
-        )
-        .is_correct()
-    );
-    assert_eq!(
-        math::verify("7", "\\boxed{3} or \\boxed{7}", Extraction::Strict).verdict,
-        Verdict::Incorrect
-    );
-    assert!(
-        math::verify(
-            "3,7",
-            "the roots are \\boxed{3} and \\boxed{7}.",
-            Extraction::Strict
-        )
-        .is_correct()
-    );
+    assert!(math::verify("7", "We get \\boxed{3}.\n\nFinally \\boxed{7}.", Extraction::Strict).is_correct());
+    assert_eq!(math::verify("7", "\\boxed{3} or \\boxed{7}", Extraction::Strict).verdict, Verdict::Incorrect);
+    assert!(math::verify("3,7", "the roots are \\boxed{3} and \\boxed{7}.", Extraction::Strict).is_correct());
 }
 
 #[test]
@@ -115,19 +78,10 @@ fn final_lines_of_several_languages_are_found() {
         ("so\n#### 1,800", "1,800"),
         ("因此，答案是 12。", "12"),
         ("答案：$\\frac{2}{5}$", "$\\frac{2}{5}$"),
-        (
-            "The final answer is $(0, 1)$. I hope it is correct.",
-            "$(0, 1)$",
-        ),
+        ("The final answer is $(0, 1)$. I hope it is correct.", "$(0, 1)$"),
         ("**Answer:** 5", "5"),
     ] {
-        assert_eq!(
-            extract(trace, Extraction::Strict)
-                .map(|found| found.text)
-                .as_deref(),
-            Ok(text),
-            "{trace}"
-        );
+        assert_eq!(extract(trace, Extraction::Strict).map(|found| found.text).as_deref(), Ok(text), "{trace}");
     }
 }
 
@@ -224,11 +178,7 @@ fn letters_are_taken_only_where_they_are_offered() {
         ("B", "The correct answer is **B**"),
         ("B", "B。不是 A"),
     ] {
-        assert_eq!(
-            choice(label, &five, trace),
-            Verdict::Correct,
-            "{label} {trace}"
-        );
+        assert_eq!(choice(label, &five, trace), Verdict::Correct, "{label} {trace}");
     }
     for (label, trace) in [
         ("A", "The answer is A or B."),
@@ -238,25 +188,12 @@ fn letters_are_taken_only_where_they_are_offered() {
         ("B", "B. 3 m"),
         ("A", "The answer is \\boxed{4 m}"),
     ] {
-        assert_eq!(
-            choice(label, &five, trace),
-            Verdict::Incorrect,
-            "{label} {trace}"
-        );
+        assert_eq!(choice(label, &five, trace), Verdict::Incorrect, "{label} {trace}");
     }
-    for trace in [
-        "A is not what I want to say",
-        "I think so",
-        "The answer is a mystery",
-        "The answer is (J)",
-        "",
-    ] {
+    for trace in ["A is not what I want to say", "I think so", "The answer is a mystery", "The answer is (J)", ""] {
         assert_eq!(choice("A", &five, trace), Verdict::NoAnswer, "{trace}");
     }
-    assert_eq!(
-        choice("Z", &five, "The answer is B"),
-        Verdict::LabelUnparsable
-    );
+    assert_eq!(choice("Z", &five, "The answer is B"), Verdict::LabelUnparsable);
 }
 
 #[test]
@@ -271,17 +208,6 @@ fn a_domain_without_verifier_never_passes() {
 
 #[test]
 fn equal_answers_share_a_class() {
-    assert_eq!(
-        cluster(&[
-            "\\sqrt{24}",
-            "2\\sqrt6",
-            "3",
-            "x=3",
-            "(x+1)^2",
-            "x^2+2x+1",
-            "4"
-        ]),
-        [0, 0, 1, 1, 2, 2, 3]
-    );
+    assert_eq!(cluster(&["\\sqrt{24}", "2\\sqrt6", "3", "x=3", "(x+1)^2", "x^2+2x+1", "4"]), [0, 0, 1, 1, 2, 2, 3]);
     assert_eq!(cluster(&[]), Vec::<usize>::new());
 }

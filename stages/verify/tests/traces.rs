@@ -11,17 +11,12 @@ use stage_verify::{Extraction, Verdict, math};
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 fn rows(name: &str) -> Option<Vec<Value>> {
-    let path =
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(name);
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(name);
     let Ok(text) = fs::read_to_string(&path) else {
         println!("skipped: the shared traces are absent");
         return None;
     };
-    Some(
-        text.lines()
-            .map(|line| serde_json::from_str(line).expect("a row a line"))
-            .collect(),
-    )
+    Some(text.lines().map(|line| serde_json::from_str(line).expect("a row a line")).collect())
 }
 
 #[derive(Default)]
@@ -44,14 +39,7 @@ impl Agreement {
             "{kind} [{}]: label {label:?} answer {:?} end {:?}",
             judgement.reason,
             judgement.answer,
-            trace
-                .chars()
-                .rev()
-                .take(60)
-                .collect::<String>()
-                .chars()
-                .rev()
-                .collect::<String>()
+            trace.chars().rev().take(60).collect::<String>().chars().rev().collect::<String>()
         );
         *self.kinds.entry(kind).or_default() += 1;
     }
@@ -69,15 +57,9 @@ fn eight_samples_a_problem_agree_with_their_scores() {
     };
     let (mut by_answer, mut by_gold) = (Agreement::default(), Agreement::default());
     for row in &rows {
-        let (codes, scores) = (
-            row["code"].as_array().expect("samples"),
-            row["score"].as_array().expect("scores"),
-        );
+        let (codes, scores) = (row["code"].as_array().expect("samples"), row["score"].as_array().expect("scores"));
         for (trace, score) in codes.iter().zip(scores) {
-            let (trace, score) = (
-                trace.as_str().unwrap_or(""),
-                score.as_bool().unwrap_or(false),
-            );
+            let (trace, score) = (trace.as_str().unwrap_or(""), score.as_bool().unwrap_or(false));
             by_answer.add(score, row["answer"].as_str().unwrap_or(""), trace);
             by_gold.add(score, row["gt"].as_str().unwrap_or(""), trace);
         }
@@ -95,18 +77,9 @@ fn final_lines_of_school_problems_agree_with_the_recorded_marks() {
     for row in &rows {
         let truth = row["ground_truth"].as_str().unwrap_or("");
         let label = truth.rsplit("A: ").next().unwrap_or("").trim();
-        for model in [
-            "6b_finetuning",
-            "6b_verification",
-            "175b_finetuning",
-            "175b_verification",
-        ] {
+        for model in ["6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification"] {
             let recorded = row[model]["is_correct"].as_bool().unwrap_or(false);
-            agreement.add(
-                recorded,
-                label,
-                row[model]["solution"].as_str().unwrap_or(""),
-            );
+            agreement.add(recorded, label, row[model]["solution"].as_str().unwrap_or(""));
         }
     }
     assert!(agreement.share() >= 0.95);
@@ -125,18 +98,11 @@ fn recorded_answer_pairs_are_all_judged() {
     let pairs: Vec<Value> = serde_json::from_str(&text).expect("a list");
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for pair in &pairs {
-        let (label, answer) = (
-            pair["answer"].as_str().unwrap_or(""),
-            pair["prediction"].as_str().unwrap_or(""),
-        );
+        let (label, answer) = (pair["answer"].as_str().unwrap_or(""), pair["prediction"].as_str().unwrap_or(""));
         let judgement = math::verify(label, answer, Extraction::Strict);
         *counts.entry(judgement.verdict.as_str()).or_default() += 1;
         if !matches!(judgement.verdict, Verdict::Correct | Verdict::Incorrect) {
-            println!(
-                "{} [{}]: {label:?} {answer:?}",
-                judgement.verdict.as_str(),
-                judgement.reason
-            );
+            println!("{} [{}]: {label:?} {answer:?}", judgement.verdict.as_str(), judgement.reason);
         }
     }
     println!("{counts:?}");

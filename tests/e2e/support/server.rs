@@ -1,7 +1,7 @@
 //! A scripted model server on loopback: its answer depends on the request alone, and it counts what it is asked.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -66,10 +66,8 @@ fn serve(connection: &TcpStream, counts: &Mutex<BTreeMap<String, u64>>, delay: D
         *counts.lock().unwrap().entry(body.clone()).or_default() += 1;
         std::thread::sleep(delay);
         let reply = answer(&serde_json::from_str(&body).unwrap()).to_string();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            reply.len()
-        );
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", reply.len());
         let mut writer = connection;
         if writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(reply.as_bytes())).is_err() {
             return;

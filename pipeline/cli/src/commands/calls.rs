@@ -9,21 +9,24 @@ use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::text::{bytes, now_ms};
 
-fn failed(error: ModelError) -> Failure {
+fn failed(error: &ModelError) -> Failure {
     Failure::stage(error.to_string())
 }
 
 /// Runs the command.
 pub fn calls(arguments: &Calls) -> Result<Exit, Failure> {
     if !arguments.folder.is_dir() {
-        let message = format!("`{}` is no folder; name the call store, such as `out/calls`", arguments.folder.display());
+        let message = format!(
+            "there is no call store at `{}`; it is the folder `calls` in a project's folder of results, and comes into being with the first call (recorded answers make none)",
+            arguments.folder.display()
+        );
         return Err(Failure::usage(message));
     }
-    let store = CallStore::open(&arguments.folder).map_err(failed)?;
+    let store = CallStore::open(&arguments.folder).map_err(|error| failed(&error))?;
     if arguments.prune_model.is_some() || arguments.prune_older.is_some() {
         return prune(arguments, &store);
     }
-    let summary = store.summary().map_err(failed)?;
+    let summary = store.summary().map_err(|error| failed(&error))?;
     if arguments.json {
         let calls = summary.iter().map(|part| {
             json!({
@@ -46,7 +49,11 @@ pub fn calls(arguments: &Calls) -> Result<Exit, Failure> {
             String::new(),
         ]
     });
-    output::line(output::table(&["model", "stage", "calls", "bytes", "prompt tokens", "answer tokens", ""], rows.collect(), 2));
+    output::line(output::table(
+        &["model", "stage", "calls", "bytes", "prompt tokens", "answer tokens", ""],
+        rows.collect(),
+        2,
+    ));
     Ok(Exit::Done)
 }
 
@@ -54,7 +61,7 @@ fn prune(arguments: &Calls, store: &CallStore) -> Result<Exit, Failure> {
     const DAY_MS: u64 = 86_400_000;
     let before_ms = arguments.prune_older.map(|days| now_ms().saturating_sub(days.saturating_mul(DAY_MS)));
     let what = Prune { before_ms, model: arguments.prune_model.as_deref(), keep: None, dry_run: !arguments.yes };
-    let pruned = store.prune(&what).map_err(failed)?;
+    let pruned = store.prune(&what).map_err(|error| failed(&error))?;
     if arguments.json {
         let in_use: Vec<String> = pruned.in_use.iter().map(|path| path.display().to_string()).collect();
         output::json(&json!({
@@ -63,7 +70,12 @@ fn prune(arguments: &Calls, store: &CallStore) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let verb = if arguments.yes { "removed" } else { "would remove" };
-    output::line(format!("{verb} {} calls, {}; {} stay", grouped(pruned.calls), bytes(pruned.bytes), grouped(pruned.kept)));
+    output::line(format!(
+        "{verb} {} calls, {}; {} stay",
+        grouped(pruned.calls),
+        bytes(pruned.bytes),
+        grouped(pruned.kept)
+    ));
     for path in &pruned.in_use {
         output::note(format!("`{}` is being written to and was left alone", path.display()));
     }

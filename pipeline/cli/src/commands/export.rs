@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use pipeline_core::event::NoEvents;
 use pipeline_engine::record::grouped;
-use pipeline_engine::{Node, Registry};
+use pipeline_engine::records::Success;
+use pipeline_engine::{Node, Registry, Selection};
 use pipeline_hub::{CardFacts, DEFAULT_SHARD_BYTES, ExportRequest, Format, ModelFact, StageFact};
 
 use crate::args::{Export, ExportFormat};
@@ -18,7 +20,8 @@ pub fn export(arguments: &Export, registry: &Registry) -> Result<Exit, Failure> 
     let index = session.stage(&arguments.stage)?;
     let node = &session.project.nodes[index];
     let version = session.store.current(&node.name);
-    let version = version.ok_or_else(|| Failure::stage(format!("`{}` has no output yet; `pipeline run` makes it", node.name)))?;
+    let version =
+        version.ok_or_else(|| Failure::stage(format!("`{}` has no output yet; `pipeline run` makes it", node.name)))?;
     let success = version.success().map_err(Failure::stage)?;
     let success = success.ok_or_else(|| Failure::stage(format!("the output of `{}` is not complete", node.name)))?;
     let (Some(record), Some(declared)) = (success.main(), node.outputs.first()) else {
@@ -38,6 +41,7 @@ pub fn export(arguments: &Export, registry: &Registry) -> Result<Exit, Failure> 
         shard_bytes: DEFAULT_SHARD_BYTES,
         card: facts(&session, index),
     };
+    warn_if_stale(&session, node);
     let report = pipeline_hub::export(&request).map_err(|error| Failure::stage(error.to_string()))?;
     if arguments.json {
         output::json(&report);
@@ -45,12 +49,28 @@ pub fn export(arguments: &Export, registry: &Registry) -> Result<Exit, Failure> 
     }
     output::line(format!("{} rows, {} -> {}", grouped(report.rows), bytes(report.bytes), report.to.display()));
     if report.unknown_license > 0 {
-        output::note(format!("warning: the licence of {} rows is not known; name it in the import: `license = \"...\"`", grouped(report.unknown_license)));
+        output::note(format!(
+            "warning: the licence of {} rows is not known; name it in the import: `license = \"...\"`",
+            grouped(report.unknown_license)
+        ));
     }
     Ok(Exit::Done)
 }
 
-/// What the card says: the stages that led to this one, and the models that they called.
+/// Warns when the dag file has moved on since the output was made: the card then tells of the output, not of the file.
+fn warn_if_stale(session: &Session, node: &Node) {
+    let planned = session.runner(&NoEvents).plan(&Selection::default());
+    let Ok(planned) = planned else { return };
+    let own = planned.iter().find(|planned| session.project.nodes[planned.stage].name == node.name);
+    if let Some(planned) = own.filter(|planned| super::plan::action(planned) != "reuse") {
+        output::note(format!(
+            "warning: `{}` is stale ({}); what is exported is the output of its last run",
+            node.name, planned.reason
+        ));
+    }
+}
+
+/// What the card says: the stages that led to this one, as they ran, and the models that they called.
 fn facts(session: &Session, index: usize) -> CardFacts {
     let nodes = &session.project.nodes;
     let mut is_before = vec![false; nodes.len()];
@@ -62,34 +82,38 @@ fn facts(session: &Session, index: usize) -> CardFacts {
             }
         }
     }
-    let led_here: Vec<&Node> = nodes.iter().zip(is_before).filter(|(_, is_before)| *is_before).map(|(node, _)| node).collect();
-    let mut models: BTreeMap<String, ModelFact> = BTreeMap::new();
-    for node in &led_here {
-        for name in node.models.keys() {
-            let terms = session.models.get(name).and_then(|config| config.output_terms.clone());
-            let id = session.project.models.get(name).cloned().unwrap_or_default();
-            let fact = models.entry(id.clone()).or_insert_with(|| ModelFact { id, stages: Vec::new(), output_terms: terms });
-            fact.stages.push(node.name.clone());
-        }
-    }
-    CardFacts {
+    let mut facts = CardFacts {
         pipeline: session.project.name.clone(),
         program: format!("pipeline {}", env!("CARGO_PKG_VERSION")),
-        recipe: led_here.iter().map(|node| format!("{} ({}): {}", node.name, node.entry.kind, node.def.params)).collect(),
-        stages: led_here.iter().filter_map(|node| stage_fact(session, node)).collect(),
-        models: models.into_values().collect(),
+        ..CardFacts::default()
+    };
+    let mut models: BTreeMap<String, ModelFact> = BTreeMap::new();
+    for node in nodes.iter().zip(is_before).filter(|(_, is_before)| *is_before).map(|(node, _)| node) {
+        let Some(version) = session.store.current(&node.name) else { continue };
+        let (Some(recipe), Ok(Some(success))) = (version.recipe(), version.success()) else { continue };
+        let seed = recipe.seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
+        facts.recipe.push(format!("{} ({} v{}{seed}): {}", node.name, recipe.kind, recipe.version, recipe.params));
+        for id in recipe.models.values().flat_map(|ids| ids.split(", ")) {
+            let terms =
+                session.models.values().find(|config| config.identity().is_some_and(|own| own.to_string() == id));
+            let terms = terms.and_then(|config| config.output_terms.clone());
+            let fact = ModelFact { id: id.to_owned(), stages: Vec::new(), output_terms: terms };
+            models.entry(id.to_owned()).or_insert(fact).stages.push(node.name.clone());
+        }
+        facts.stages.push(stage_fact(node, &success));
     }
+    facts.models = models.into_values().collect();
+    facts
 }
 
-fn stage_fact(session: &Session, node: &Node) -> Option<StageFact> {
-    let success = session.store.current(&node.name)?.success().ok().flatten()?;
-    Some(StageFact {
+fn stage_fact(node: &Node, success: &Success) -> StageFact {
+    StageFact {
         name: node.name.clone(),
-        kind: node.entry.kind.to_owned(),
+        kind: success.kind.clone(),
         read: success.counts.read,
         kept: success.counts.kept,
         rows: success.counts.written,
-        rejected: success.counts.rejected,
+        rejected: success.counts.rejected.clone(),
         transient: success.counts.transient,
-    })
+    }
 }

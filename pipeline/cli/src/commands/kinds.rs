@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use pipeline_core::StageEntry;
 use pipeline_engine::{Registry, dagfile};
+use pipeline_models::{BudgetConfig, ModelConfig};
 use serde_json::{Map, Value, json};
 
 use crate::args::Kinds;
@@ -26,7 +27,9 @@ pub fn kinds(arguments: &Kinds, registry: &Registry) -> Result<Exit, Failure> {
                 vec![entry.kind.to_owned(), format!("v{}", entry.version), flow(entry), brief(&summary(entry), 90)]
             });
             output::line(output::table(&["kind", "", "reads", "what it does"], rows.collect(), 4));
-            output::line("\n`pipeline kinds KIND` shows its parameters; tables and their columns: `pipeline kinds queries`");
+            output::line(
+                "\n`pipeline kinds KIND` shows its parameters; `models`, `budget`, `queries` and `traces` have pages too",
+            );
         }
         return Ok(Exit::Done);
     };
@@ -34,9 +37,15 @@ pub fn kinds(arguments: &Kinds, registry: &Registry) -> Result<Exit, Failure> {
         output::line(table_page(table).trim_end());
         return Ok(Exit::Done);
     }
+    if let Some((_, title, schema)) = sections().into_iter().find(|(section, ..)| section == name) {
+        output::line(section_page(title, &schema).trim_end());
+        return Ok(Exit::Done);
+    }
     let Some(entry) = registry.get(name) else {
-        let known: Vec<&str> = registry.0.iter().map(|entry| entry.kind).collect();
-        let hint = dagfile::nearest(name, &known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        let mut known: Vec<&str> = registry.0.iter().map(|entry| entry.kind).collect();
+        known.extend(["models", "budget", "queries", "traces", "metrics"]);
+        let hint = dagfile::nearest(name, &known)
+            .map_or_else(|| format!("; there are: {}", known.join(", ")), |near| format!("; did you mean `{near}`?"));
         return Err(Failure::usage(format!("no kind `{name}`{hint}")));
     };
     if arguments.json {
@@ -102,21 +111,61 @@ fn page(entry: &StageEntry) -> String {
         }
     }
     page.push('\n');
+    page += &parameters(&schema, &schema, 0);
+    let _ = writeln!(page, "- `max_errors` (number, default 0): share of rows that may fail for passing reasons");
+    let _ = writeln!(page, "- `allow_empty` (true/false, default false): whether a result without rows is fine");
+    page
+}
+
+/// A line for each parameter; tables of their own are shown below theirs.
+fn parameters(part: &Value, schema: &Value, depth: usize) -> String {
     let empty = Map::new();
-    let parameters = schema["properties"].as_object().unwrap_or(&empty);
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    for (name, parameter) in parameters {
+    let required: Vec<&str> = part["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut page = String::new();
+    for (name, parameter) in part["properties"].as_object().unwrap_or(&empty) {
         let default = match parameter.get("default") {
             Some(Value::Null) | None if required.contains(&name.as_str()) => "required".to_owned(),
             Some(Value::Null) | None => "optional".to_owned(),
             Some(default) => format!("default {default}"),
         };
         let text = parameter["description"].as_str().unwrap_or_default().replace('\n', " ");
-        let _ = writeln!(page, "- `{name}` ({}, {default}): {text}", type_name(parameter, &schema));
+        let indent = "  ".repeat(depth);
+        let _ = writeln!(page, "{indent}- `{name}` ({}, {default}): {text}", type_name(parameter, schema));
+        if depth < 2
+            && let Some(table) = table_of(parameter, schema)
+        {
+            page += &parameters(table, schema, depth + 1);
+        }
     }
-    let _ = writeln!(page, "- `max_errors` (number, default 0): share of rows that may fail for passing reasons");
-    let _ = writeln!(page, "- `allow_empty` (true/false, default false): whether a result without rows is fine");
     page
+}
+
+/// The definition behind a parameter that is a table of its own, or a list of such.
+fn table_of<'a>(parameter: &'a Value, schema: &'a Value) -> Option<&'a Value> {
+    if let Some(reference) = parameter["$ref"].as_str() {
+        return table_of(&schema["$defs"][reference.rsplit('/').next().unwrap_or_default()], schema);
+    }
+    if let Some(choices) = parameter["anyOf"].as_array() {
+        return choices.iter().find_map(|choice| table_of(choice, schema));
+    }
+    if parameter["items"].is_object() {
+        return table_of(&parameter["items"], schema);
+    }
+    parameter["properties"].is_object().then_some(parameter)
+}
+
+/// Sections of a dag file that are no stages.
+fn sections() -> Vec<(&'static str, &'static str, Value)> {
+    let value = |schema: schemars::Schema| serde_json::to_value(schema).unwrap_or(Value::Null);
+    vec![
+        ("models", "Section `[models.NAME]`", value(schemars::schema_for!(ModelConfig))),
+        ("budget", "Section `[budget]`", value(schemars::schema_for!(BudgetConfig))),
+    ]
+}
+
+fn section_page(title: &str, schema: &Value) -> String {
+    let about = schema["description"].as_str().unwrap_or_default();
+    format!("## {title}\n\n{about}\n\n{}", parameters(schema, schema, 0))
 }
 
 /// The type of a parameter in words.
@@ -128,7 +177,9 @@ fn type_name(parameter: &Value, schema: &Value) -> String {
         let names: Vec<String> = choices
             .iter()
             .filter(|choice| choice["type"] != "null")
-            .map(|choice| choice["const"].as_str().map_or_else(|| type_name(choice, schema), |name| format!("\"{name}\"")))
+            .map(|choice| {
+                choice["const"].as_str().map_or_else(|| type_name(choice, schema), |name| format!("\"{name}\""))
+            })
             .collect();
         return names.join(" | ");
     }
@@ -145,7 +196,8 @@ fn type_name(parameter: &Value, schema: &Value) -> String {
     match &parameter["type"] {
         Value::String(kind) => named(kind),
         Value::Array(kinds) => {
-            let kinds: Vec<String> = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").map(named).collect();
+            let kinds: Vec<String> =
+                kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").map(named).collect();
             kinds.join(" | ")
         }
         _ => "any value".to_owned(),
@@ -161,9 +213,15 @@ fn table_page(table: &schemas::Table) -> String {
 }
 
 fn markdown(registry: &Registry) -> String {
-    let mut text = "# Kinds and tables\n\nMade by `pipeline kinds --markdown`; a test compares this page with the code.\n\n".to_owned();
+    let mut text =
+        "# Kinds and tables\n\nMade by `pipeline kinds --markdown`; a test compares this page with the code.\n\n"
+            .to_owned();
     for entry in &registry.0 {
         text += &page(entry);
+        text.push('\n');
+    }
+    for (_, title, schema) in sections() {
+        text += &section_page(title, &schema);
         text.push('\n');
     }
     for table in schemas::TABLES {

@@ -1,10 +1,10 @@
 //! `pipeline plan` and `pipeline check`: what would run and why, and whether the graph is right.
 
 use pipeline_core::event::NoEvents;
+use pipeline_engine::Registry;
 use pipeline_engine::decide::Outcome;
 use pipeline_engine::record::grouped;
 use pipeline_engine::run::Planned;
-use pipeline_engine::Registry;
 use serde_json::json;
 
 use super::run::selection;
@@ -43,7 +43,9 @@ pub fn plan(arguments: &Plan, registry: &Registry) -> Result<Exit, Failure> {
                 None => is_priced = false,
             }
         }
-        let cost = estimate.map(|estimate| format!("at most {} calls, {} tokens", grouped(estimate.calls), grouped(estimate.max_tokens)));
+        let cost = estimate.map(|estimate| {
+            format!("at most {} calls, {} tokens", grouped(estimate.calls), grouped(estimate.max_tokens))
+        });
         rows.push(vec![
             action(planned).to_owned(),
             node.name.clone(),
@@ -63,7 +65,11 @@ pub fn plan(arguments: &Plan, registry: &Registry) -> Result<Exit, Failure> {
         output::line(output::table(&["", "stage", "kind", "reason"], rows, 3));
         if calls > 0 {
             let price = if is_priced { format!(", at most {money:.2} for answers") } else { String::new() };
-            output::line(format!("\nat most {} calls and {} tokens of answers{price}; recorded answers cost nothing", grouped(calls), grouped(tokens)));
+            output::line(format!(
+                "\nat most {} calls and {} tokens of answers{price}; recorded answers cost nothing",
+                grouped(calls),
+                grouped(tokens)
+            ));
         }
     }
     Ok(if arguments.check && is_stale { Exit::Stale } else { Exit::Done })

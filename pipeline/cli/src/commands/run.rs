@@ -3,6 +3,7 @@
 use pipeline_core::rows;
 use pipeline_core::table_io::TableFile;
 use pipeline_core::{EventSink, StageError};
+use pipeline_engine::project::problem;
 use pipeline_engine::record::{JsonLines, Several, grouped};
 use pipeline_engine::{Registry, Selection, Status};
 use serde_json::{Value, json};
@@ -26,10 +27,11 @@ pub fn run(arguments: &Run, registry: &Registry) -> Result<Exit, Failure> {
     let log: Box<dyn EventSink> = match arguments.log_format {
         LogFormat::Json => Box::new(JsonLines::new(std::io::stderr(), true)),
         LogFormat::Text if output::is_watched() => Box::new(Terminal::new()),
-        LogFormat::Text => Box::new(Lines),
+        LogFormat::Text => Box::new(Lines::default()),
     };
     let events = Several(vec![&record, log.as_ref()]);
     let statuses = session.runner(&events).run(&selection(&arguments.which))?;
+    show_places(&session, &statuses);
     if arguments.json {
         output::json(&as_json(&session, &statuses));
     } else {
@@ -37,6 +39,15 @@ pub fn run(arguments: &Run, registry: &Registry) -> Result<Exit, Failure> {
         output::line(format!("record   {}", path.display()));
     }
     Ok(exit(&statuses))
+}
+
+/// A parameter that only showed as wrong when there was data is shown in its place like any other.
+fn show_places(session: &Session, statuses: &[Status]) {
+    for (node, status) in session.project.nodes.iter().zip(statuses) {
+        if let Status::Failed(StageError::Param(error)) = status {
+            output::note(problem(&node.def, error).render(&session.project.dag.sources));
+        }
+    }
 }
 
 /// Which stages the arguments name.
@@ -96,7 +107,11 @@ fn summary(session: &Session, statuses: &[Status]) {
                 row.extend([counts.read, counts.kept, counts.rejected_total(), counts.written].map(grouped));
                 row.push(format!("{:.2}", success.seconds));
                 let reasons = pipeline_engine::record::reasons(&counts.rejected);
-                row.push(reasons.trim().trim_matches(['(', ')']).to_owned());
+                let mut why = reasons.trim().trim_matches(['(', ')']).to_owned();
+                if counts.transient > 0 {
+                    why += &format!(" + {} left out for passing reasons", grouped(counts.transient));
+                }
+                row.push(why.trim().to_owned());
             }
             None => row.extend(std::iter::repeat_n(String::new(), 6)),
         }
@@ -114,9 +129,12 @@ fn summary(session: &Session, statuses: &[Status]) {
 
 /// Histogram of the pass rates that the last stage of kind `difficulty` found.
 fn pass_rates(session: &Session, statuses: &[Status]) -> Option<String> {
-    let measured = session.project.nodes.iter().zip(statuses).rfind(|(node, status)| {
-        node.entry.kind == "difficulty" && status.success().is_some()
-    })?;
+    let measured = session
+        .project
+        .nodes
+        .iter()
+        .zip(statuses)
+        .rfind(|(node, status)| node.entry.kind == "difficulty" && status.success().is_some())?;
     let version = session.store.current(&measured.0.name)?;
     let mut bins = [0_u64; 12];
     for file in &measured.1.success()?.main()?.files {
@@ -128,7 +146,10 @@ fn pass_rates(session: &Session, statuses: &[Status]) -> Option<String> {
             }
         }
     }
-    let labels = ["0", "0-0.1", "0.1-0.2", "0.2-0.3", "0.3-0.4", "0.4-0.5", "0.5-0.6", "0.6-0.7", "0.7-0.8", "0.8-0.9", "0.9-1", "1"];
+    let labels = [
+        "0", "0-0.1", "0.1-0.2", "0.2-0.3", "0.3-0.4", "0.4-0.5", "0.5-0.6", "0.6-0.7", "0.7-0.8", "0.8-0.9", "0.9-1",
+        "1",
+    ];
     let most = bins.iter().copied().max().unwrap_or(0).max(1);
     let mut text = format!("pass rates of `{}` (queries)", measured.0.name);
     for (label, count) in labels.iter().zip(bins) {

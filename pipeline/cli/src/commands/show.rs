@@ -29,7 +29,8 @@ pub fn show(arguments: &Show, registry: &Registry) -> Result<Exit, Failure> {
     };
     let node = &session.project.nodes[session.stage(name)?];
     let version = session.store.current(name);
-    let version = version.ok_or_else(|| Failure::stage(format!("`{name}` has no output yet; `pipeline run` makes it")))?;
+    let version =
+        version.ok_or_else(|| Failure::stage(format!("`{name}` has no output yet; `pipeline run` makes it")))?;
     let success = version.success().map_err(Failure::stage)?;
     let success = success.ok_or_else(|| Failure::stage(format!("the output of `{name}` is not complete")))?;
     let (files, table) = if arguments.rejects {
@@ -44,8 +45,15 @@ pub fn show(arguments: &Show, registry: &Registry) -> Result<Exit, Failure> {
         let declared = node.outputs.iter().find(|output| output.name == wanted);
         (record.files.clone(), declared.map(|output| output.rows.clone()))
     };
+    // a reader may ask about any column, also about one that nobody filled
+    let table = table.map(|table| {
+        let names: Vec<String> = table.schema.fields().iter().map(|field| field.name().clone()).collect();
+        table.fill(names.iter().map(String::as_str))
+    });
     let condition = match (&arguments.condition, &table) {
-        (Some(text), Some(table)) => Some(Condition::check(text, table).map_err(|error| Failure::usage(error.message))?),
+        (Some(text), Some(table)) => {
+            Some(Condition::check(text, table).map_err(|error| Failure::usage(error.message))?)
+        }
         (Some(text), None) => Some(Condition::read(text).map_err(|error| Failure::usage(error.message))?),
         (None, _) => None,
     };
@@ -176,7 +184,10 @@ impl Stats {
                 format!("{least:.4} to {most:.4}, mean {:.4}", self.sum / self.values.max(1) as f64)
             }
             _ if self.counted.len() <= 8 && !self.is_full => {
-                let parts = self.counted.iter().map(|(text, count)| format!("{} {}", crate::text::brief(text, 24), grouped(*count)));
+                let parts = self
+                    .counted
+                    .iter()
+                    .map(|(text, count)| format!("{} {}", crate::text::brief(text, 24), grouped(*count)));
                 parts.collect::<Vec<_>>().join(", ")
             }
             _ => format!("{} characters on average", grouped(self.characters / self.values.max(1))),
@@ -186,8 +197,7 @@ impl Stats {
 }
 
 /// Columns that are shown as blocks of text, in this order, after the short ones.
-const BLOCKS: [&str; 7] =
-    ["prompt", "reasoning", "answer_text", "response", "tests", "extra", "reject_evidence"];
+const BLOCKS: [&str; 7] = ["prompt", "reasoning", "answer_text", "response", "tests", "extra", "reject_evidence"];
 
 /// A row for a person: reasons and short values in a few lines, then the long texts.
 pub fn readable(number: usize, row: &Map<String, Value>) -> String {
@@ -224,6 +234,7 @@ fn fold(text: &str) -> String {
     }
     let hidden = lines.len() - 2 * ENDS;
     let middle = format!("… {hidden} lines …");
-    let parts = lines[..ENDS].iter().copied().chain([middle.as_str()]).chain(lines[lines.len() - ENDS..].iter().copied());
+    let parts =
+        lines[..ENDS].iter().copied().chain([middle.as_str()]).chain(lines[lines.len() - ENDS..].iter().copied());
     parts.collect::<Vec<_>>().join("\n")
 }

@@ -19,7 +19,7 @@ pub fn try_out(arguments: &Try, registry: &Registry) -> Result<Exit, Failure> {
     let index = session.stage(&arguments.stage)?;
     session.listen_for_signals()?;
     session.store.create()?;
-    let events = Lines;
+    let events = Lines::default();
     let tried = session.runner(&events).try_out(index, arguments.rows)?;
     let files = tried.success.outputs.values().flat_map(|output| &output.files).chain(&tried.success.rejects);
     let mut number = 0;

@@ -35,7 +35,8 @@ pub fn worker(arguments: &Worker, registry: &Registry) -> Exit {
 
 fn work(arguments: &Worker, registry: &Registry) -> Result<(), (u8, String)> {
     let configuration = |message: String| (CONFIGURATION, message);
-    let plan = read_json::<Plan>(&arguments.stage_dir.join("plan.json")).map_err(|error| configuration(error.to_string()))?;
+    let plan =
+        read_json::<Plan>(&arguments.stage_dir.join("plan.json")).map_err(|error| configuration(error.to_string()))?;
     let plan = plan.ok_or_else(|| configuration(format!("`{}` has no plan.json", arguments.stage_dir.display())))?;
     let out = arguments.stage_dir.ancestors().nth(2).map(Path::to_owned);
     let project = Project {
@@ -46,19 +47,23 @@ fn work(arguments: &Worker, registry: &Registry) -> Result<(), (u8, String)> {
         shard_rows: None,
     };
     let options = Options { offline: arguments.offline, jobs: Some(arguments.jobs) };
-    let session = Session::open(&project, registry, options).map_err(|failure: Failure| configuration(failure.message))?;
+    let session =
+        Session::open(&project, registry, options).map_err(|failure: Failure| configuration(failure.message))?;
     session.listen_for_signals().map_err(|failure| (TEMPORARY, failure.message))?;
-    let events = Lines;
+    let events = Lines::default();
     session.runner(&events).work_on(&arguments.stage_dir, &plan).map_err(|error| (code(&error), error.to_string()))
 }
 
 fn code(error: &StageError) -> u8 {
     match error {
-        StageError::Param(_) => CONFIGURATION,
-        StageError::Input { .. } | StageError::Column { .. } | StageError::Alarm(_) | StageError::Damaged { .. } => BAD_DATA,
+        StageError::Param(_) | StageError::Model { failure: ModelFailure::NotRecorded, .. } => CONFIGURATION,
+        StageError::Input { .. } | StageError::Column { .. } | StageError::Alarm(_) | StageError::Damaged { .. } => {
+            BAD_DATA
+        }
         StageError::Internal(_) | StageError::Arrow(_) => FAULT,
-        StageError::Model { failure: ModelFailure::NotRecorded, .. } => CONFIGURATION,
-        StageError::Model { .. } | StageError::Transient { .. } | StageError::Cancelled | StageError::Io { .. } => TEMPORARY,
+        StageError::Model { .. } | StageError::Transient { .. } | StageError::Cancelled | StageError::Io { .. } => {
+            TEMPORARY
+        }
     }
 }
 

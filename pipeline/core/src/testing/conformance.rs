@@ -28,12 +28,8 @@ pub fn conformance_with(entry: &StageEntry, services: &Services) {
     let trial = Trial::of_example(entry, &example).services(services.clone());
     for input in &trial.inputs {
         let port = entry.ports.iter().find(|port| port.name == input.port);
-        let port = port.unwrap_or_else(|| {
-            panic!(
-                "the example of `{}` gives rows to no port `{}`",
-                entry.kind, input.port
-            )
-        });
+        let port =
+            port.unwrap_or_else(|| panic!("the example of `{}` gives rows to no port `{}`", entry.kind, input.port));
         for column in port.needs {
             let is_filled = input.rows.filled.contains(*column);
             assert!(
@@ -43,38 +39,16 @@ pub fn conformance_with(entry: &StageEntry, services: &Services) {
             );
         }
     }
-    let run = |cut: &Cut| {
-        trial
-            .run(cut)
-            .unwrap_or_else(|error| panic!("the example of `{}` fails: {error}", entry.kind))
-    };
+    let run =
+        |cut: &Cut| trial.run(cut).unwrap_or_else(|error| panic!("the example of `{}` fails: {error}", entry.kind));
     let whole = run(&Cut::WHOLE);
-    assert_eq!(
-        whole.rows().len(),
-        example.written,
-        "rows written by the example of `{}`",
-        entry.kind
-    );
-    assert_eq!(
-        whole.reasons(),
-        example.rejected,
-        "reasons of rejects in the example of `{}`",
-        entry.kind
-    );
+    assert_eq!(whole.rows().len(), example.written, "rows written by the example of `{}`", entry.kind);
+    assert_eq!(whole.reasons(), example.rejected, "reasons of rejects in the example of `{}`", entry.kind);
     if entry.deterministic {
-        assert_eq!(
-            run(&Cut::WHOLE).digests,
-            whole.digests,
-            "a second run of `{}` gives other bytes",
-            entry.kind
-        );
+        assert_eq!(run(&Cut::WHOLE).digests, whole.digests, "a second run of `{}` gives other bytes", entry.kind);
     }
     let ends_in_partitions = last_step(&trial) == Some(StepKind::Reduce);
-    for cut in [
-        Cut::slices(1),
-        Cut::slices(2).backwards(),
-        Cut::slices(3).files(2),
-    ] {
+    for cut in [Cut::slices(1), Cut::slices(2).backwards(), Cut::slices(3).files(2)] {
         assert_same(entry, &cut, &whole, &run(&cut), true);
         let cut = cut.partitions(3);
         assert_same(entry, &cut, &whole, &run(&cut), !ends_in_partitions);
@@ -85,10 +59,7 @@ fn parameters_hold(entry: &StageEntry, params: &Value) {
     let parse = |params: &Value| {
         let stage = (entry.parse)(params);
         stage.unwrap_or_else(|error| {
-            panic!(
-                "parameters of `{}` are refused: {} at `{}`",
-                entry.kind, error.message, error.path
-            )
+            panic!("parameters of `{}` are refused: {} at `{}`", entry.kind, error.message, error.path)
         })
     };
     let once = parse(params).params();
@@ -103,33 +74,17 @@ fn parameters_hold(entry: &StageEntry, params: &Value) {
     if let Some(map) = wrong.as_object_mut() {
         map.insert("no_such_parameter".to_owned(), json!(1));
     }
-    assert!(
-        (entry.parse)(&wrong).is_err(),
-        "`{}` accepts an unknown parameter",
-        entry.kind
-    );
+    assert!((entry.parse)(&wrong).is_err(), "`{}` accepts an unknown parameter", entry.kind);
 }
 
 fn documentation_is_there(entry: &StageEntry) {
     let schema = (entry.schema)();
-    let documented = |value: &Value| {
-        value
-            .get("description")
-            .and_then(Value::as_str)
-            .is_some_and(|text| !text.is_empty())
-    };
-    assert!(
-        documented(schema.as_value()),
-        "`{}` has no documentation",
-        entry.kind
-    );
+    let documented =
+        |value: &Value| value.get("description").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    assert!(documented(schema.as_value()), "`{}` has no documentation", entry.kind);
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
-        assert!(
-            documented(property),
-            "parameter `{name}` of `{}` has no documentation",
-            entry.kind
-        );
+        assert!(documented(property), "parameter `{name}` of `{}` has no documentation", entry.kind);
     }
 }
 
@@ -137,11 +92,7 @@ fn last_step(trial: &Trial<'_>) -> Option<StepKind> {
     let stage = (trial.entry.parse)(&trial.params).ok()?;
     let mut ports = crate::Ports::default();
     for given in &trial.inputs {
-        ports
-            .0
-            .entry(given.port.clone())
-            .or_default()
-            .push(given.rows.clone());
+        ports.0.entry(given.port.clone()).or_default().push(given.rows.clone());
     }
     stage.steps(&ports).last().map(|step| step.kind)
 }
@@ -157,26 +108,15 @@ fn assert_same(entry: &StageEntry, cut: &Cut, one: &Outcome, two: &Outcome, orde
     };
     let kind = entry.kind;
     for (name, rows) in &one.outputs {
-        assert_eq!(
-            arranged(rows),
-            arranged(two.output(name)),
-            "`{kind}` gives other rows of `{name}` for {cut:?}"
-        );
+        assert_eq!(arranged(rows), arranged(two.output(name)), "`{kind}` gives other rows of `{name}` for {cut:?}");
     }
-    assert_eq!(
-        arranged(&one.rejects),
-        arranged(&two.rejects),
-        "`{kind}` rejects other rows for {cut:?}"
-    );
+    assert_eq!(arranged(&one.rejects), arranged(&two.rejects), "`{kind}` rejects other rows for {cut:?}");
     assert_eq!(
         (one.read, one.kept, one.transient),
         (two.read, two.kept, two.transient),
         "`{kind}` counts otherwise for {cut:?}"
     );
-    assert_eq!(
-        one.notes, two.notes,
-        "`{kind}` finds something else for {cut:?}"
-    );
+    assert_eq!(one.notes, two.notes, "`{kind}` finds something else for {cut:?}");
 }
 
 #[cfg(test)]
@@ -219,14 +159,8 @@ mod tests {
         }
 
         fn judge(&self, row: Row<'_>) -> Result<Judgement, StageError> {
-            let kept = row
-                .text(queries::LABEL)?
-                .is_some_and(|label| label.chars().count() >= self.shortest);
-            Ok(if kept {
-                Judgement::Keep
-            } else {
-                Judgement::reject("no_label")
-            })
+            let kept = row.text(queries::LABEL)?.is_some_and(|label| label.chars().count() >= self.shortest);
+            Ok(if kept { Judgement::Keep } else { Judgement::reject("no_label") })
         }
     }
 
@@ -271,9 +205,7 @@ mod tests {
     #[test]
     fn files_and_slices_come_in_order() {
         let entry = StageEntry::filter::<Labelled>();
-        let rows = (0..17)
-            .map(|row| json!({"query_id": format!("{row}"), "label": "x"}))
-            .collect();
+        let rows = (0..17).map(|row| json!({"query_id": format!("{row}"), "label": "x"})).collect();
         let trial = Trial::new(&entry, json!({})).rows("rows", &queries::TABLE, rows);
         let outcome = trial.run(&Cut::slices(3).files(5).backwards()).unwrap();
         let ids: Vec<Value> = (0..17).map(|row| json!(format!("{row}"))).collect();

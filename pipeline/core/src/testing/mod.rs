@@ -16,10 +16,7 @@
 //! # Ok(())
 //! # }
 //! ```
-#![expect(
-    clippy::panic,
-    reason = "a harness for tests reports what it finds by panicking"
-)]
+#![expect(clippy::panic, reason = "a harness for tests reports what it finds by panicking")]
 
 mod conformance;
 mod run;
@@ -57,20 +54,12 @@ pub struct Cut {
 
 impl Cut {
     /// One file, one slice, one partition.
-    pub const WHOLE: Self = Self {
-        file_rows: usize::MAX,
-        slice_rows: 1 << 40,
-        slice_bytes: 1 << 40,
-        partitions: 1,
-        backwards: false,
-    };
+    pub const WHOLE: Self =
+        Self { file_rows: usize::MAX, slice_rows: 1 << 40, slice_bytes: 1 << 40, partitions: 1, backwards: false };
 
     /// Slices of at most `rows` rows, everything else in one piece.
     pub const fn slices(rows: u64) -> Self {
-        Self {
-            slice_rows: rows,
-            ..Self::WHOLE
-        }
+        Self { slice_rows: rows, ..Self::WHOLE }
     }
 
     /// The same cut with another number of partitions.
@@ -82,19 +71,13 @@ impl Cut {
     /// The same cut with inputs of several files.
     #[must_use]
     pub const fn files(self, rows: usize) -> Self {
-        Self {
-            file_rows: rows,
-            ..self
-        }
+        Self { file_rows: rows, ..self }
     }
 
     /// The same cut with tasks run last to first.
     #[must_use]
     pub const fn backwards(self) -> Self {
-        Self {
-            backwards: true,
-            ..self
-        }
+        Self { backwards: true, ..self }
     }
 }
 
@@ -162,10 +145,7 @@ impl<'a> Trial<'a> {
     /// # Panics
     /// When a row does not fit the table.
     #[must_use]
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "tests write the rows in place"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "tests write the rows in place")]
     pub fn rows(self, port: &str, table: &'static Table, rows: Vec<Value>) -> Self {
         let batch = json_rows::from_json(&table.schema(), &rows)
             .unwrap_or_else(|error| panic!("rows of port `{port}`: {error}"));
@@ -177,11 +157,7 @@ impl<'a> Trial<'a> {
     pub fn batches(mut self, port: &str, rows: TableType, batches: Vec<RecordBatch>) -> Self {
         let filled = filled_columns(&batches);
         let rows = rows.fill(filled.iter().map(String::as_str));
-        self.inputs.push(Given {
-            port: port.to_owned(),
-            rows,
-            batches,
-        });
+        self.inputs.push(Given { port: port.to_owned(), rows, batches });
         self
     }
 
@@ -256,17 +232,11 @@ impl Outcome {
 
     /// The values of one column of the main output.
     pub fn column(&self, name: &str) -> Vec<Value> {
-        self.rows()
-            .iter()
-            .map(|row| row.get(name).cloned().unwrap_or_default())
-            .collect()
+        self.rows().iter().map(|row| row.get(name).cloned().unwrap_or_default()).collect()
     }
 
     /// Reasons of the rejected rows, in order.
     pub fn reasons(&self) -> Vec<&str> {
-        self.rejects
-            .iter()
-            .filter_map(|row| row.get("reject_reason").and_then(Value::as_str))
-            .collect()
+        self.rejects.iter().filter_map(|row| row.get("reject_reason").and_then(Value::as_str)).collect()
     }
 }

@@ -28,23 +28,15 @@ impl Trial<'_> {
     /// When the kind is at fault: rows do not balance, columns are not those declared, tasks contradict each other's
     /// notes.
     pub fn run(&self, cut: &Cut) -> Result<Outcome, StageError> {
-        let scratch =
-            tempfile::tempdir().map_err(StageError::io("create", "a temporary folder"))?;
+        let scratch = tempfile::tempdir().map_err(StageError::io("create", "a temporary folder"))?;
         let env = self.env(scratch.path(), cut)?;
         let stage = (self.entry.parse)(&self.params)?;
         let mut ports = Ports::default();
         let mut inputs: BTreeMap<String, Vec<PortInput>> = BTreeMap::new();
         for (index, given) in self.inputs.iter().enumerate() {
-            ports
-                .0
-                .entry(given.port.clone())
-                .or_default()
-                .push(given.rows.clone());
+            ports.0.entry(given.port.clone()).or_default().push(given.rows.clone());
             let folder = scratch.path().join(format!("input-{index}"));
-            inputs
-                .entry(given.port.clone())
-                .or_default()
-                .push(write_input(&folder, given, cut)?);
+            inputs.entry(given.port.clone()).or_default().push(write_input(&folder, given, cut)?);
         }
         let outputs = stage.outputs(&ports)?;
         stage.externals(&env)?;
@@ -56,10 +48,7 @@ impl Trial<'_> {
             None => stage
                 .sources(&env)?
                 .into_iter()
-                .map(|source| Piece {
-                    slices: Vec::new(),
-                    source: Some(source),
-                })
+                .map(|source| Piece { slices: Vec::new(), source: Some(source) })
                 .collect(),
         };
         let shared = Shared::default();
@@ -117,19 +106,11 @@ fn write_input(folder: &Path, given: &Given, cut: &Cut) -> Result<PortInput, Sta
         files.push(input_file(writer.finish()?, Vec::new()));
         first += rows;
     }
-    Ok(PortInput {
-        schema: schema.clone(),
-        files,
-    })
+    Ok(PortInput { schema: schema.clone(), files })
 }
 
 fn input_file(written: Written, partitions: Vec<u64>) -> InputFile {
-    InputFile {
-        path: written.path,
-        rows: written.rows,
-        digest: written.digest,
-        partitions,
-    }
+    InputFile { path: written.path, rows: written.rows, digest: written.digest, partitions }
 }
 
 /// What one task reads.
@@ -146,17 +127,8 @@ fn slices(inputs: &[PortInput], slice_rows: u64) -> Vec<Piece> {
             let mut first = 0;
             while first < record.rows {
                 let rows = (record.rows - first).min(slice_rows.max(1));
-                let slice = Slice {
-                    input,
-                    file,
-                    first,
-                    rows,
-                    ordinal,
-                };
-                pieces.push(Piece {
-                    slices: vec![slice],
-                    source: None,
-                });
+                let slice = Slice { input, file, first, rows, ordinal };
+                pieces.push(Piece { slices: vec![slice], source: None });
                 first += rows;
                 ordinal += rows;
             }
@@ -180,21 +152,12 @@ struct Running<'a> {
 
 impl Running<'_> {
     /// Runs the tasks of a step; a last step's rows go to the outcome, an earlier step's to later ones.
-    fn step(
-        &mut self,
-        step: &Step,
-        pieces: &[Piece],
-        outcome: &mut Outcome,
-    ) -> Result<(), StageError> {
+    fn step(&mut self, step: &Step, pieces: &[Piece], outcome: &mut Outcome) -> Result<(), StageError> {
         let empty = [Piece::default()];
         let tasks: Vec<(Option<u32>, &Piece)> = match step.kind {
             StepKind::Map | StepKind::Exchange if pieces.is_empty() => vec![(None, &empty[0])],
-            StepKind::Map | StepKind::Exchange => {
-                pieces.iter().map(|piece| (None, piece)).collect()
-            }
-            StepKind::Reduce => (0..self.cut.partitions)
-                .map(|partition| (Some(partition), &empty[0]))
-                .collect(),
+            StepKind::Map | StepKind::Exchange => pieces.iter().map(|piece| (None, piece)).collect(),
+            StepKind::Reduce => (0..self.cut.partitions).map(|partition| (Some(partition), &empty[0])).collect(),
             StepKind::Gather => vec![(None, &empty[0])],
         };
         let mut results: BTreeMap<usize, TaskResult> = BTreeMap::new();
@@ -214,10 +177,7 @@ impl Running<'_> {
                 let written = result.outputs.remove(MAIN)?;
                 Some(input_file(written, result.partitions))
             });
-            let given = PortInput {
-                schema: schema.clone(),
-                files: files.collect(),
-            };
+            let given = PortInput { schema: schema.clone(), files: files.collect() };
             self.earlier.insert(step.name, given);
             return Ok(());
         }
@@ -227,13 +187,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    fn task(
-        &self,
-        step: &Step,
-        index: usize,
-        partition: Option<u32>,
-        piece: &Piece,
-    ) -> Result<TaskResult, StageError> {
+    fn task(&self, step: &Step, index: usize, partition: Option<u32>, piece: &Piece) -> Result<TaskResult, StageError> {
         let folder: PathBuf = self.folder.join(format!("step-{}-{index}", step.name));
         fs::create_dir_all(&folder).map_err(StageError::io("create", &folder))?;
         let id = format!("{index:05}");
@@ -269,10 +223,7 @@ impl Running<'_> {
         for (name, value) in &result.notes {
             let before = outcome.notes.insert(name.clone(), value.clone());
             let kind = self.trial.entry.kind;
-            assert!(
-                before.is_none_or(|before| before == *value),
-                "tasks of `{kind}` disagree on the note `{name}`"
-            );
+            assert!(before.is_none_or(|before| before == *value), "tasks of `{kind}` disagree on the note `{name}`");
         }
     }
 
@@ -295,14 +246,8 @@ impl Running<'_> {
         outcome.transient += result.transient;
         let main = self.outputs.first();
         let one_to_one = main.is_some_and(|output| output.cardinality == Cardinality::OneToOne);
-        let written = main
-            .and_then(|output| result.outputs.get(output.name))
-            .map_or(0, |file| file.rows);
-        let kept = if one_to_one {
-            written
-        } else {
-            result.kept.unwrap_or(0)
-        };
+        let written = main.and_then(|output| result.outputs.get(output.name)).map_or(0, |file| file.rows);
+        let kept = if one_to_one { written } else { result.kept.unwrap_or(0) };
         let rejected: u64 = result.rejected.values().sum();
         assert_eq!(
             result.read,
@@ -321,24 +266,12 @@ impl Running<'_> {
 }
 
 /// Reads a file back, and checks its columns against those declared.
-fn read_rows(
-    written: &Written,
-    schema: &Schema,
-    output: Option<&Output>,
-) -> Result<Vec<Value>, StageError> {
+fn read_rows(written: &Written, schema: &Schema, output: Option<&Output>) -> Result<Vec<Value>, StageError> {
     let file = TableFile::open(&written.path)?;
     let names = |schema: &Schema| {
-        schema
-            .fields()
-            .iter()
-            .map(|field| (field.name().clone(), field.data_type().clone()))
-            .collect::<Vec<_>>()
+        schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect::<Vec<_>>()
     };
-    assert_eq!(
-        names(file.schema()),
-        names(schema),
-        "columns written are not those declared"
-    );
+    assert_eq!(names(file.schema()), names(schema), "columns written are not those declared");
     let mut rows = Vec::new();
     for batch in file.read(0, file.rows(), None)? {
         let batch = batch?;
@@ -361,30 +294,15 @@ fn check_outputs(outputs: &[Output]) {
     for output in outputs {
         for name in &output.rows.filled {
             let known = output.rows.schema.column_with_name(name).is_some();
-            assert!(
-                known,
-                "output `{}` fills `{name}`, which is none of its columns",
-                output.name
-            );
+            assert!(known, "output `{}` fills `{name}`, which is none of its columns", output.name);
         }
     }
 }
 
 fn check_balance(outcome: &Outcome, outputs: &[Output]) {
     let rejected: u64 = outcome.rejected.values().sum();
-    assert_eq!(
-        outcome.rejects.len() as u64,
-        rejected,
-        "rejected rows and their file differ in number"
-    );
-    if outputs
-        .first()
-        .is_some_and(|output| output.cardinality == Cardinality::OneToOne)
-    {
-        assert_eq!(
-            outcome.read,
-            outcome.kept + rejected + outcome.transient,
-            "rows do not balance"
-        );
+    assert_eq!(outcome.rejects.len() as u64, rejected, "rejected rows and their file differ in number");
+    if outputs.first().is_some_and(|output| output.cardinality == Cardinality::OneToOne) {
+        assert_eq!(outcome.read, outcome.kept + rejected + outcome.transient, "rows do not balance");
     }
 }

@@ -43,12 +43,7 @@ pub struct LoadError {
 impl DagError {
     /// A mistake without a place yet.
     pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            place: None,
-            hint: None,
-            notes: Vec::new(),
-        }
+        Self { message: message.into(), place: None, hint: None, notes: Vec::new() }
     }
 
     /// The same at a place.
@@ -77,10 +72,7 @@ impl DagError {
     /// The same with a remark about another place.
     #[must_use]
     pub fn with_note(mut self, message: impl Into<String>, place: Option<&Place>) -> Self {
-        self.notes.push(Note {
-            message: message.into(),
-            place: place.cloned(),
-        });
+        self.notes.push(Note { message: message.into(), place: place.cloned() });
         self
     }
 
@@ -104,22 +96,12 @@ impl DagErrors {
     /// Puts the mistakes in the order of the text, file by file, those without a place first, and keeps one of
     /// several that are the same (each combination of a matrix finds the mistakes of its table again).
     pub fn tidy(&mut self) {
-        let place = |error: &DagError| {
-            error
-                .place
-                .as_ref()
-                .map(|place| (place.file, place.span.start))
-        };
+        let place = |error: &DagError| error.place.as_ref().map(|place| (place.file, place.span.start));
         self.0.sort_by_key(place);
         let mut kept: Vec<DagError> = Vec::with_capacity(self.0.len());
         for error in self.0.drain(..) {
             let is_near = |other: &&DagError| place(other) == place(&error);
-            if !kept
-                .iter()
-                .rev()
-                .take_while(is_near)
-                .any(|other| *other == error)
-            {
+            if !kept.iter().rev().take_while(is_near).any(|other| *other == error) {
                 kept.push(error);
             }
         }
@@ -138,11 +120,7 @@ impl DagErrors {
 
     /// Every mistake rendered, with an empty line between two.
     pub fn render(&self, sources: &Sources) -> String {
-        self.0
-            .iter()
-            .map(|error| error.render(sources))
-            .collect::<Vec<_>>()
-            .join("\n\n")
+        self.0.iter().map(|error| error.render(sources)).collect::<Vec<_>>().join("\n\n")
     }
 
     /// `Ok(value)` when nothing is wrong.
@@ -150,11 +128,7 @@ impl DagErrors {
     /// # Errors
     /// The list itself when it is not empty.
     pub fn or_ok<T>(self, value: T) -> Result<T, DagErrors> {
-        if self.is_empty() {
-            Ok(value)
-        } else {
-            Err(self)
-        }
+        if self.is_empty() { Ok(value) } else { Err(self) }
     }
 }
 

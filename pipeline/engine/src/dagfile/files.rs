@@ -52,10 +52,7 @@ impl Files for Disk {
 
 impl Files for Texts {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.0
-            .get(&without_dots(path))
-            .cloned()
-            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        self.0.get(&without_dots(path)).cloned().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
     fn identity(&self, path: &Path) -> PathBuf {
@@ -68,9 +65,7 @@ fn without_dots(path: &Path) -> PathBuf {
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            Component::ParentDir
-                if matches!(out.components().next_back(), Some(Component::Normal(_))) =>
-            {
+            Component::ParentDir if matches!(out.components().next_back(), Some(Component::Normal(_))) => {
                 out.pop();
             }
             other => out.push(other),
@@ -116,27 +111,13 @@ impl<'a> Loader<'a> {
     pub(super) fn load(&mut self, path: &Path, from: Option<&Place>) {
         let identity = self.files.identity(path);
         if let Some(begin) = self.chain.iter().position(|(other, _)| *other == identity) {
-            let names = self.chain[begin..]
-                .iter()
-                .map(|(_, name)| name.as_path())
-                .chain([path]);
-            let cycle = names
-                .map(|name| shown(&name.to_string_lossy()))
-                .collect::<Vec<_>>()
-                .join(" -> ");
-            self.report(
-                DagError::new(format!("files include each other: `{cycle}`")),
-                from,
-            );
+            let names = self.chain[begin..].iter().map(|(_, name)| name.as_path()).chain([path]);
+            let cycle = names.map(|name| shown(&name.to_string_lossy())).collect::<Vec<_>>().join(" -> ");
+            self.report(DagError::new(format!("files include each other: `{cycle}`")), from);
             return;
         }
         if self.chain.len() >= MAX_CHAIN {
-            self.report(
-                DagError::new(format!(
-                    "files include each other more than {MAX_CHAIN} deep"
-                )),
-                from,
-            );
+            self.report(DagError::new(format!("files include each other more than {MAX_CHAIN} deep")), from);
             return;
         }
         if !self.read.insert(identity.clone()) {
@@ -146,10 +127,7 @@ impl<'a> Loader<'a> {
         let bytes = match self.files.read(path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                self.report(
-                    DagError::new(format!("cannot read `{}`: {error}", shown(&name))),
-                    from,
-                );
+                self.report(DagError::new(format!("cannot read `{}`: {error}", shown(&name))), from);
                 return;
             }
         };
@@ -182,14 +160,8 @@ impl<'a> Loader<'a> {
                 let at = error.valid_up_to();
                 let message = format!("`{}` is not UTF-8 text", shown(&name));
                 let file = self.sources.add(name, String::from_utf8_lossy(bytes));
-                let place = self
-                    .sources
-                    .place(file, at..at + char::REPLACEMENT_CHARACTER.len_utf8());
-                self.errors.push(
-                    DagError::new(message)
-                        .at(&place)
-                        .with_hint("save the file as UTF-8"),
-                );
+                let place = self.sources.place(file, at..at + char::REPLACEMENT_CHARACTER.len_utf8());
+                self.errors.push(DagError::new(message).at(&place).with_hint("save the file as UTF-8"));
                 None
             }
         }
@@ -199,24 +171,14 @@ impl<'a> Loader<'a> {
         let (table, problems) = DeTable::parse_recoverable(self.sources.text(file));
         if problems.is_empty() {
             let (sources, lookup, errors) = (&self.sources, self.lookup, &mut self.errors);
-            return Some(
-                Converter {
-                    file,
-                    sources,
-                    lookup,
-                    errors,
-                }
-                .root(table),
-            );
+            return Some(Converter { file, sources, lookup, errors }.root(table));
         }
         dismantle(DeValue::Table(table.into_inner()));
         // after a slip the parser may stumble over the rest of the line again
         let mut lines = BTreeSet::new();
         let length = self.sources.text(file).len();
         for problem in problems {
-            let place = self
-                .sources
-                .place(file, problem.span().unwrap_or(length..length));
+            let place = self.sources.place(file, problem.span().unwrap_or(length..length));
             if lines.len() < MAX_SYNTAX_ERRORS && lines.insert(place.line) {
                 self.errors.push(syntax_error(problem.message()).at(&place));
             }
@@ -228,12 +190,9 @@ impl<'a> Loader<'a> {
         let Some(elements) = include.as_array() else {
             if !include.is_invalid() {
                 self.errors.push(
-                    DagError::new(format!(
-                        "`include` must be a list of files, not {}",
-                        include.type_name()
-                    ))
-                    .at(&include.place)
-                    .with_hint("write `include = [\"models.toml\"]`"),
+                    DagError::new(format!("`include` must be a list of files, not {}", include.type_name()))
+                        .at(&include.place)
+                        .with_hint("write `include = [\"models.toml\"]`"),
                 );
             }
             return;
@@ -245,9 +204,7 @@ impl<'a> Loader<'a> {
                     self.load(&folder.join(name), Some(&element.place));
                 }
                 _ if element.is_invalid() => {}
-                _ => self
-                    .errors
-                    .push(DagError::new("`include` must be a list of files").at(&element.place)),
+                _ => self.errors.push(DagError::new("`include` must be a list of files").at(&element.place)),
             }
         }
     }
@@ -260,8 +217,7 @@ impl<'a> Loader<'a> {
                     let own = self.entries_in_order(&key, node);
                     for (name, node) in own {
                         if let Some(first) = self.merged.models.get(&name) {
-                            self.errors
-                                .push(defined_twice("model", &name, first, &node));
+                            self.errors.push(defined_twice("model", &name, first, &node));
                         } else {
                             self.merged.models.insert(name, node);
                         }
@@ -270,11 +226,8 @@ impl<'a> Loader<'a> {
                 "stages" => {
                     let own = self.entries_in_order(&key, node);
                     for (name, node) in own {
-                        if let Some((_, first)) =
-                            self.merged.stages.iter().find(|(other, _)| *other == name)
-                        {
-                            self.errors
-                                .push(defined_twice("stage", &name, first, &node));
+                        if let Some((_, first)) = self.merged.stages.iter().find(|(other, _)| *other == name) {
+                            self.errors.push(defined_twice("stage", &name, first, &node));
                         } else {
                             self.merged.stages.push((name, node));
                         }
@@ -293,22 +246,14 @@ impl<'a> Loader<'a> {
             self.errors.extend(sections::not_a_table(section, &node));
             return;
         };
-        let empty = Node {
-            value: NodeValue::Table(BTreeMap::new()),
-            ..node
-        };
+        let empty = Node { value: NodeValue::Table(BTreeMap::new()), ..node };
         let merged = self.merged.sections.entry(section).or_insert(empty);
         let NodeValue::Table(known) = &mut merged.value else {
             return;
         };
         for (key, node) in entries {
             if let Some(first) = known.get(&key) {
-                self.errors.push(defined_twice(
-                    "key",
-                    &format!("{section}.{key}"),
-                    first,
-                    &node,
-                ));
+                self.errors.push(defined_twice("key", &format!("{section}.{key}"), first, &node));
             } else {
                 known.insert(key, node);
             }
@@ -340,9 +285,7 @@ fn syntax_error(message: &str) -> DagError {
     }
     let error = DagError::new(format!("not valid TOML: {message}"));
     if message.starts_with("invalid unquoted key") {
-        error.with_hint(
-            "a key with other characters than a-z, A-Z, 0-9, `_` and `-` is written in quotes",
-        )
+        error.with_hint("a key with other characters than a-z, A-Z, 0-9, `_` and `-` is written in quotes")
     } else {
         error
     }

@@ -24,19 +24,10 @@ pub struct Edge {
 pub fn resolve(stages: &[StageDef], reference: &InputRef) -> Vec<usize> {
     let matching = |by: fn(&StageDef) -> &str| {
         let is_meant = move |(_, stage): &(usize, &StageDef)| by(stage) == reference.stage;
-        stages
-            .iter()
-            .enumerate()
-            .filter(is_meant)
-            .map(|(index, _)| index)
-            .collect::<Vec<_>>()
+        stages.iter().enumerate().filter(is_meant).map(|(index, _)| index).collect::<Vec<_>>()
     };
     let exact = matching(|stage| &stage.name);
-    if exact.is_empty() {
-        matching(|stage| &stage.base)
-    } else {
-        exact
-    }
+    if exact.is_empty() { matching(|stage| &stage.base) } else { exact }
 }
 
 /// An order in which each stage comes after all it reads; free stages keep the order of the file.
@@ -107,18 +98,8 @@ impl<'a> Graph<'a> {
             }
         }
         let waiting: Vec<usize> = needs.iter().map(BTreeMap::len).collect();
-        let ready = (0..stages.len())
-            .filter(|index| waiting[*index] == 0)
-            .map(Reverse)
-            .collect();
-        Self {
-            needs,
-            feeds,
-            waiting,
-            is_done: vec![false; stages.len()],
-            ready,
-            broken: 0,
-        }
+        let ready = (0..stages.len()).filter(|index| waiting[*index] == 0).map(Reverse).collect();
+        Self { needs, feeds, waiting, is_done: vec![false; stages.len()], ready, broken: 0 }
     }
 
     /// Takes out all stages whose needs are done, the first of the file first.
@@ -154,10 +135,7 @@ impl<'a> Graph<'a> {
         while position[current].is_none() {
             position[current] = Some(path.len());
             path.push(current);
-            current = self.needs[current]
-                .keys()
-                .copied()
-                .find(|source| !self.is_done[*source])?;
+            current = self.needs[current].keys().copied().find(|source| !self.is_done[*source])?;
         }
         let mut cycle = path.split_off(position[current]?);
         cycle.reverse();
@@ -188,18 +166,11 @@ fn unknown_stage(reference: &InputRef, stages: &[StageDef]) -> DagError {
 }
 
 fn cycle_error(stages: &[StageDef], graph: &Graph<'_>, cycle: &[usize]) -> DagError {
-    let names = cycle
-        .iter()
-        .chain(cycle.first())
-        .map(|index| shown(&stages[*index].name));
+    let names = cycle.iter().chain(cycle.first()).map(|index| shown(&stages[*index].name));
     let path = names.collect::<Vec<_>>().join(" -> ");
     let error = DagError::new(format!("stages feed each other: `{path}`"));
     // the first stage of the file reads the last of the cycle
-    match cycle
-        .first()
-        .zip(cycle.last())
-        .and_then(|(first, last)| graph.needs[*first].get(last))
-    {
+    match cycle.first().zip(cycle.last()).and_then(|(first, last)| graph.needs[*first].get(last)) {
         Some(place) => error.at(place),
         None => error,
     }

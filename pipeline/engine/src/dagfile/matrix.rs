@@ -27,48 +27,28 @@ pub(super) struct Combination {
 
 /// All combinations in order; the plain stage when the matrix is missing or wrong.
 pub(super) fn combinations(stage: &str, node: &Node, errors: &mut DagErrors) -> Vec<Combination> {
-    let plain = || {
-        vec![Combination {
-            label: String::new(),
-            values: BTreeMap::new(),
-            node: node.clone(),
-        }]
-    };
+    let plain = || vec![Combination { label: String::new(), values: BTreeMap::new(), node: node.clone() }];
     let Some(matrix) = node.get("matrix") else {
         return plain();
     };
     let Some(axes) = axes(stage, matrix, errors) else {
         return plain();
     };
-    let count = axes.iter().try_fold(1_usize, |count, (_, values)| {
-        count.checked_mul(values.len())
-    });
+    let count = axes.iter().try_fold(1_usize, |count, (_, values)| count.checked_mul(values.len()));
     let Some(count) = count.filter(|count| *count <= MAX_COMBINATIONS) else {
-        let message = format!(
-            "the matrix of stage `{}` has more than {MAX_COMBINATIONS} combinations",
-            shown(stage)
-        );
+        let message = format!("the matrix of stage `{}` has more than {MAX_COMBINATIONS} combinations", shown(stage));
         errors.push(DagError::new(message).at(matrix.key_or_value_place()));
         return plain();
     };
-    (0..count)
-        .map(|index| combination(node, &axes, index))
-        .collect()
+    (0..count).map(|index| combination(node, &axes, index)).collect()
 }
 
 /// The keys with their values; none when anything is wrong.
-fn axes<'a>(
-    stage: &str,
-    matrix: &'a Node,
-    errors: &mut DagErrors,
-) -> Option<Vec<(&'a str, &'a [Node])>> {
+fn axes<'a>(stage: &str, matrix: &'a Node, errors: &mut DagErrors) -> Option<Vec<(&'a str, &'a [Node])>> {
     let before = errors.len();
     let Some(entries) = matrix.as_table().filter(|entries| !entries.is_empty()) else {
         if !matrix.is_invalid() {
-            let message = format!(
-                "the matrix of stage `{}` must be a table of lists",
-                shown(stage)
-            );
+            let message = format!("the matrix of stage `{}` must be a table of lists", shown(stage));
             errors.push(DagError::new(message).at(matrix.key_or_value_place()));
         }
         return None;
@@ -92,32 +72,18 @@ fn axis_problem(key: &str, node: &Node) -> Option<DagError> {
         return Some(DagError::new(message).at(node.key_or_value_place()));
     }
     let Some(values) = node.as_array().filter(|values| !values.is_empty()) else {
-        let message = format!(
-            "`{}` in a matrix must be a list with at least one value",
-            shown(key)
-        );
+        let message = format!("`{}` in a matrix must be a list with at least one value", shown(key));
         return (!node.is_invalid()).then(|| DagError::new(message).at(&node.place));
     };
     let mut seen: BTreeMap<String, &Node> = BTreeMap::new();
     for value in values {
         let NodeValue::Scalar(scalar) = &value.value else {
-            let message = format!(
-                "`{}` in a matrix must hold texts, numbers or booleans",
-                shown(key)
-            );
+            let message = format!("`{}` in a matrix must hold texts, numbers or booleans", shown(key));
             return Some(DagError::new(message).at(&value.place));
         };
         if let Some(first) = seen.insert(label(scalar), value) {
-            let message = format!(
-                "`{}` in a matrix has the value {} twice",
-                shown(key),
-                shown(&scalar.to_string())
-            );
-            return Some(
-                DagError::new(message)
-                    .at(&value.place)
-                    .with_note("first given here", Some(&first.place)),
-            );
+            let message = format!("`{}` in a matrix has the value {} twice", shown(key), shown(&scalar.to_string()));
+            return Some(DagError::new(message).at(&value.place).with_note("first given here", Some(&first.place)));
         }
     }
     None
@@ -136,22 +102,13 @@ fn combination(node: &Node, axes: &[(&str, &[Node])], index: usize) -> Combinati
             let key_place = entries.get(*key).and_then(|own| own.key_place.clone());
             entries.insert(
                 (*key).to_owned(),
-                Node {
-                    key_place: key_place.or(Some(choice.place.clone())),
-                    ..choice.clone()
-                },
+                Node { key_place: key_place.or(Some(choice.place.clone())), ..choice.clone() },
             );
         }
     }
-    let pairs = values
-        .iter()
-        .map(|(key, value)| format!("{}={}", encode(key), label(value)));
+    let pairs = values.iter().map(|(key, value)| format!("{}={}", encode(key), label(value)));
     let label = format!("[{}]", pairs.collect::<Vec<_>>().join(","));
-    Combination {
-        label,
-        values,
-        node,
-    }
+    Combination { label, values, node }
 }
 
 /// A value as it stands in a name.

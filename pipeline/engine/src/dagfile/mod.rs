@@ -35,8 +35,7 @@ pub use files::{Disk, Files, Texts};
 pub use graph::{Edge, order, order_with, resolve};
 pub use node::{Node, NodeValue};
 pub use params::{
-    ParamProblem, PathSegment, key_place_of, nearest, param_error, parse_params, place_of,
-    unknown_key, unknown_kind,
+    ParamProblem, PathSegment, key_place_of, nearest, param_error, parse_params, place_of, unknown_key, unknown_kind,
 };
 pub use render::shown;
 pub use sections::{BUDGET_KEYS, PIPELINE_KEYS, PipelineSection, RUN_KEYS, RunSection, TOP_KEYS};
@@ -75,12 +74,7 @@ pub struct Reading {
 pub fn read(path: &Path, files: &dyn Files, lookup: &dyn Fn(&str) -> Option<String>) -> Reading {
     let mut loader = files::Loader::new(files, lookup);
     loader.load(path, None);
-    let files::Loader {
-        sources,
-        mut merged,
-        mut errors,
-        ..
-    } = loader;
+    let files::Loader { sources, mut merged, mut errors, .. } = loader;
     let pipeline = sections::pipeline(&merged, &mut errors);
     let run = sections::run(&merged, &mut errors);
     let budget = sections::budget(&merged, &mut errors);
@@ -90,17 +84,7 @@ pub fn read(path: &Path, files: &dyn Files, lookup: &dyn Fn(&str) -> Option<Stri
         stages.extend(stage::read(name, node, &mut errors));
     }
     errors.tidy();
-    Reading {
-        dag: DagFile {
-            sources,
-            pipeline,
-            models,
-            budget,
-            run,
-            stages,
-        },
-        errors,
-    }
+    Reading { dag: DagFile { sources, pipeline, models, budget, run, stages }, errors }
 }
 
 /// Reads a dag file from disk.
@@ -115,32 +99,19 @@ pub fn load(path: &Path, lookup: &dyn Fn(&str) -> Option<String>) -> Result<DagF
 ///
 /// # Errors
 /// All that is wrong with the text.
-pub fn parse(
-    name: &str,
-    text: &str,
-    lookup: &dyn Fn(&str) -> Option<String>,
-) -> Result<DagFile, LoadError> {
+pub fn parse(name: &str, text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<DagFile, LoadError> {
     let files = Texts::from([(name, text)]);
     whole(read(Path::new(name), &files, lookup))
 }
 
 fn whole(reading: Reading) -> Result<DagFile, LoadError> {
     let Reading { dag, errors } = reading;
-    if errors.is_empty() {
-        Ok(dag)
-    } else {
-        Err(LoadError {
-            sources: dag.sources,
-            errors,
-        })
-    }
+    if errors.is_empty() { Ok(dag) } else { Err(LoadError { sources: dag.sources, errors }) }
 }
 
 impl<const N: usize> From<[(&str, &str); N]> for Texts {
     fn from(files: [(&str, &str); N]) -> Self {
-        let files = files
-            .into_iter()
-            .map(|(path, text)| (PathBuf::from(path), text.as_bytes().to_vec()));
+        let files = files.into_iter().map(|(path, text)| (PathBuf::from(path), text.as_bytes().to_vec()));
         Self(files.collect())
     }
 }

@@ -97,12 +97,9 @@ impl Node {
         match &self.value {
             NodeValue::Scalar(value) => value.clone(),
             NodeValue::Array(elements) => elements.iter().map(Node::to_json).collect(),
-            NodeValue::Table(entries) => Value::Object(
-                entries
-                    .iter()
-                    .map(|(key, node)| (key.clone(), node.to_json()))
-                    .collect::<Map<_, _>>(),
-            ),
+            NodeValue::Table(entries) => {
+                Value::Object(entries.iter().map(|(key, node)| (key.clone(), node.to_json())).collect::<Map<_, _>>())
+            }
             NodeValue::Invalid => Value::Null,
         }
     }
@@ -152,39 +149,25 @@ impl Converter<'_> {
         entries
     }
 
-    fn node(
-        &mut self,
-        value: Spanned<DeValue<'_>>,
-        key_place: Option<Place>,
-        depth: usize,
-    ) -> Node {
+    fn node(&mut self, value: Spanned<DeValue<'_>>, key_place: Option<Place>, depth: usize) -> Node {
         let place = self.sources.place(self.file, value.span());
         let value = value.into_inner();
         let is_container = matches!(value, DeValue::Array(_) | DeValue::Table(_));
         let value = if is_container && depth > MAX_DEPTH {
             dismantle(value);
-            self.errors.push(
-                DagError::new(format!("tables are nested more than {MAX_DEPTH} deep")).at(&place),
-            );
+            self.errors.push(DagError::new(format!("tables are nested more than {MAX_DEPTH} deep")).at(&place));
             NodeValue::Invalid
         } else {
             self.value(value, &place, depth)
         };
-        Node {
-            place,
-            key_place,
-            value,
-        }
+        Node { place, key_place, value }
     }
 
     fn value(&mut self, value: DeValue<'_>, place: &Place, depth: usize) -> NodeValue {
         let scalar = match value {
             DeValue::Array(elements) => {
                 return NodeValue::Array(
-                    elements
-                        .into_iter()
-                        .map(|element| self.node(element, None, depth + 1))
-                        .collect(),
+                    elements.into_iter().map(|element| self.node(element, None, depth + 1)).collect(),
                 );
             }
             DeValue::Table(table) => return NodeValue::Table(self.table(table, depth)),
@@ -194,12 +177,9 @@ impl Converter<'_> {
             DeValue::Boolean(value) => Ok(Value::Bool(value)),
             DeValue::Datetime(value) => Ok(Value::String(value.to_string())),
             DeValue::Integer(integer) => whole_number(integer.as_str(), integer.radix())
-                .ok_or_else(|| {
-                    DagError::new("a whole number must lie between -2^63 and 2^64 - 1").at(place)
-                }),
-            DeValue::Float(float) => finite_number(float.as_str()).ok_or_else(|| {
-                DagError::new("`inf`, `nan` and numbers beyond 1.8e308 are not allowed").at(place)
-            }),
+                .ok_or_else(|| DagError::new("a whole number must lie between -2^63 and 2^64 - 1").at(place)),
+            DeValue::Float(float) => finite_number(float.as_str())
+                .ok_or_else(|| DagError::new("`inf`, `nan` and numbers beyond 1.8e308 are not allowed").at(place)),
         };
         scalar.map_or_else(
             |error| {

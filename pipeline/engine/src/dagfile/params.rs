@@ -61,10 +61,7 @@ pub fn place_of(def: &StageDef, path: &[PathSegment]) -> Place {
 
 /// The key's place; the value's where there is no key, or that of the nearest parent.
 pub fn key_place_of(def: &StageDef, path: &[PathSegment]) -> Place {
-    locate(def, path).map_or_else(
-        || def.place.clone(),
-        |node| node.key_or_value_place().clone(),
-    )
+    locate(def, path).map_or_else(|| def.place.clone(), |node| node.key_or_value_place().clone())
 }
 
 /// The deepest node of the path that is written in the file; none when not even the first is.
@@ -90,20 +87,12 @@ pub fn param_error(def: &StageDef, problem: &ParamProblem) -> DagError {
     let ParamProblem { path, message } = problem;
     if let Some(rest) = message.strip_prefix("unknown field ") {
         let mut names = backticked(rest);
-        let field = if names.is_empty() {
-            ""
-        } else {
-            names.remove(0)
-        };
+        let field = if names.is_empty() { "" } else { names.remove(0) };
         if path.len() > 1 {
             let parent = dotted(&path[..path.len() - 1]);
-            return DagError::new(format!(
-                "unknown key `{}` in `{}`",
-                shown(field),
-                shown(&parent)
-            ))
-            .at(&key_place_of(def, path))
-            .with_nearest(nearest(field, &names));
+            return DagError::new(format!("unknown key `{}` in `{}`", shown(field), shown(&parent)))
+                .at(&key_place_of(def, path))
+                .with_nearest(nearest(field, &names));
         }
         return unknown_key(def, field, &names);
     }
@@ -111,18 +100,10 @@ pub fn param_error(def: &StageDef, problem: &ParamProblem) -> DagError {
         let field = backticked(rest).first().copied().unwrap_or_default();
         let mut full = path.clone();
         full.push(PathSegment::Key(field.to_owned()));
-        let message = format!(
-            "missing parameter `{}` of kind `{}`",
-            shown(&dotted(&full)),
-            shown(&def.kind)
-        );
+        let message = format!("missing parameter `{}` of kind `{}`", shown(&dotted(&full)), shown(&def.kind));
         return DagError::new(message).at(&key_place_of(def, path));
     }
-    let subject = if path.is_empty() {
-        String::new()
-    } else {
-        format!("parameter `{}` ", dotted(path))
-    };
+    let subject = if path.is_empty() { String::new() } else { format!("parameter `{}` ", dotted(path)) };
     let text = format!("{subject}of kind `{}`: {message}", def.kind);
     let error = DagError::new(shorten(&text)).at(&place_of(def, path));
     match message.strip_prefix("unknown variant ").map(backticked) {
@@ -137,13 +118,9 @@ pub fn param_error(def: &StageDef, problem: &ParamProblem) -> DagError {
 /// A parameter the kind does not have, with the nearest one it has.
 pub fn unknown_key(def: &StageDef, key: &str, known: &[&str]) -> DagError {
     let candidates: Vec<&str> = known.iter().chain(STAGE_KEYS).copied().collect();
-    DagError::new(format!(
-        "unknown parameter `{}` of kind `{}`",
-        shown(key),
-        shown(&def.kind)
-    ))
-    .at(&key_place_of(def, &[PathSegment::Key(key.to_owned())]))
-    .with_nearest(nearest(key, &candidates))
+    DagError::new(format!("unknown parameter `{}` of kind `{}`", shown(key), shown(&def.kind)))
+        .at(&key_place_of(def, &[PathSegment::Key(key.to_owned())]))
+        .with_nearest(nearest(key, &candidates))
 }
 
 /// A kind that does not exist, with the nearest one that does.
@@ -165,15 +142,8 @@ pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     candidates
         .iter()
         .filter(|candidate| candidate.chars().count().abs_diff(length) <= allowed)
-        .map(|candidate| {
-            (
-                strsim::osa_distance(&word, &candidate.to_lowercase()),
-                *candidate,
-            )
-        })
-        .filter(|(distance, candidate)| {
-            *distance <= allowed && *distance < candidate.chars().count()
-        })
+        .map(|candidate| (strsim::osa_distance(&word, &candidate.to_lowercase()), *candidate))
+        .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
@@ -204,11 +174,7 @@ fn backticked(text: &str) -> Vec<&str> {
 fn shorten(message: &str) -> String {
     const MAX: usize = 300;
     let one_line = |character: char| {
-        if character.is_control() {
-            ' '
-        } else {
-            character
-        }
+        if character.is_control() { ' ' } else { character }
     };
     let mut out: String = message.chars().take(MAX).map(one_line).collect();
     if message.chars().nth(MAX).is_some() {

@@ -58,25 +58,12 @@ fn snippet(out: &mut String, place: &Place, sources: &Sources) {
     let number = place.line.to_string();
     let gutter = " ".repeat(number.len());
     let (line, line_start) = sources.line(place.file, place.line);
-    let (text, pad, carets) = marked_line(
-        line,
-        place.span.start.saturating_sub(line_start),
-        place.span.len(),
-    );
+    let (text, pad, carets) = marked_line(line, place.span.start.saturating_sub(line_start), place.span.len());
     let name = shown(sources.name(place.file));
-    let _ = write!(
-        out,
-        "\n{gutter}--> {name}:{}:{}\n{gutter} |",
-        place.line, place.column
-    );
+    let _ = write!(out, "\n{gutter}--> {name}:{}:{}\n{gutter} |", place.line, place.column);
     let shown_line = format!("\n{number} | {text}");
     out.push_str(shown_line.trim_end_matches(' '));
-    let _ = write!(
-        out,
-        "\n{gutter} | {}{}",
-        " ".repeat(pad),
-        "^".repeat(carets)
-    );
+    let _ = write!(out, "\n{gutter} | {}{}", " ".repeat(pad), "^".repeat(carets));
 }
 
 /// The line as shown, cells before the carets, and number of carets (at least one).
@@ -85,11 +72,7 @@ fn marked_line(line: &str, start: usize, length: usize) -> (String, usize, usize
     let pad: usize = cells(line, 0, start);
     let total = pad + cells(line, start, line.len());
     // a long line is shown from `skip` cells on
-    let skip = if total > MAX_CELLS {
-        pad.saturating_sub(LEAD)
-    } else {
-        0
-    };
+    let skip = if total > MAX_CELLS { pad.saturating_sub(LEAD) } else { 0 };
     let (mut text, mut cell, mut before, mut carets) = (String::new(), 0, 0, 0);
     if skip > 0 {
         text.push('…');
@@ -117,10 +100,7 @@ fn marked_line(line: &str, start: usize, length: usize) -> (String, usize, usize
 
 /// Cells of the characters whose byte offset lies in `from..to`.
 fn cells(line: &str, from: usize, to: usize) -> usize {
-    line.char_indices()
-        .filter(|(index, _)| (from..to).contains(index))
-        .map(|(_, character)| piece(character).1)
-        .sum()
+    line.char_indices().filter(|(index, _)| (from..to).contains(index)).map(|(_, character)| piece(character).1).sum()
 }
 
 enum Piece {
@@ -132,9 +112,7 @@ impl Piece {
     fn as_str(&self) -> &str {
         match self {
             Self::Tab => "    ",
-            Self::Character(bytes, length) => {
-                std::str::from_utf8(&bytes[..*length]).unwrap_or_default()
-            }
+            Self::Character(bytes, length) => std::str::from_utf8(&bytes[..*length]).unwrap_or_default(),
         }
     }
 }
@@ -143,21 +121,13 @@ fn piece(character: char) -> (Piece, usize) {
     if character == '\t' {
         return (Piece::Tab, TAB);
     }
-    let character = if is_steering(character) {
-        '\u{fffd}'
-    } else {
-        character
-    };
+    let character = if is_steering(character) { '\u{fffd}' } else { character };
     let mut bytes = [0; 4];
     let length = character.encode_utf8(&mut bytes).len();
-    (
-        Piece::Character(bytes, length),
-        character.width().unwrap_or(1),
-    )
+    (Piece::Character(bytes, length), character.width().unwrap_or(1))
 }
 
 /// Control characters and those that turn the writing direction.
 fn is_steering(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

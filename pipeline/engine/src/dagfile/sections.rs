@@ -19,16 +19,7 @@ pub const PIPELINE_KEYS: &[&str] = &["name", "seed"];
 /// Keys of `[budget]`.
 pub const BUDGET_KEYS: &[&str] = &["tokens", "money"];
 /// Keys of `[run]`.
-pub const RUN_KEYS: &[&str] = &[
-    "jobs",
-    "shard_rows",
-    "out",
-    "calls",
-    "offline",
-    "executor",
-    "log_format",
-    "verbosity",
-];
+pub const RUN_KEYS: &[&str] = &["jobs", "shard_rows", "out", "calls", "offline", "executor", "log_format", "verbosity"];
 
 /// `[pipeline]`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -86,12 +77,7 @@ impl Section<'_> {
     }
 
     /// The value under a key; a value `read` does not take is reported as not being `wanted`.
-    fn value<T>(
-        &mut self,
-        key: &str,
-        wanted: &str,
-        read: impl Fn(&Node) -> Option<T>,
-    ) -> Option<T> {
+    fn value<T>(&mut self, key: &str, wanted: &str, read: impl Fn(&Node) -> Option<T>) -> Option<T> {
         let node = self.node.get(key)?;
         let value = read(node);
         if value.is_none() && !node.is_invalid() {
@@ -103,24 +89,16 @@ impl Section<'_> {
 
     fn text(&mut self, key: &str) -> Option<String> {
         self.value(key, "a text that is not empty", |node| {
-            node.as_str()
-                .filter(|text| !text.is_empty())
-                .map(str::to_owned)
+            node.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
         })
     }
 
     fn count(&mut self, key: &str) -> Option<u64> {
-        self.value(key, "a whole number from 1 on", |node| {
-            node.as_u64().filter(|count| *count > 0)
-        })
+        self.value(key, "a whole number from 1 on", |node| node.as_u64().filter(|count| *count > 0))
     }
 
     fn choice(&mut self, key: &str, wanted: &str, choices: &[&str]) -> Option<String> {
-        self.value(key, wanted, |node| {
-            node.as_str()
-                .filter(|text| choices.contains(text))
-                .map(str::to_owned)
-        })
+        self.value(key, wanted, |node| node.as_str().filter(|text| choices.contains(text)).map(str::to_owned))
     }
 }
 
@@ -129,17 +107,11 @@ pub(super) fn pipeline(merged: &Merged, errors: &mut DagErrors) -> PipelineSecti
     let Some(node) = merged.sections.get("pipeline") else {
         return PipelineSection::default();
     };
-    let mut section = Section {
-        name: "pipeline",
-        node,
-        errors,
-    };
+    let mut section = Section { name: "pipeline", node, errors };
     section.check_keys(PIPELINE_KEYS);
     PipelineSection {
         name: section.text("name"),
-        seed: section
-            .value("seed", "a whole number from 0 on", Node::as_u64)
-            .unwrap_or_default(),
+        seed: section.value("seed", "a whole number from 0 on", Node::as_u64).unwrap_or_default(),
         place: Some(node.key_or_value_place().clone()),
     }
 }
@@ -149,11 +121,7 @@ pub(super) fn run(merged: &Merged, errors: &mut DagErrors) -> RunSection {
     let Some(node) = merged.sections.get("run") else {
         return RunSection::default();
     };
-    let mut section = Section {
-        name: "run",
-        node,
-        errors,
-    };
+    let mut section = Section { name: "run", node, errors };
     section.check_keys(RUN_KEYS);
     RunSection {
         jobs: section.count("jobs"),
@@ -163,11 +131,7 @@ pub(super) fn run(merged: &Merged, errors: &mut DagErrors) -> RunSection {
         offline: section.value("offline", "true or false", Node::as_bool),
         executor: section.text("executor"),
         log_format: section.choice("log_format", "`text` or `json`", &["text", "json"]),
-        verbosity: section.choice(
-            "verbosity",
-            "`quiet`, `normal` or `verbose`",
-            &["quiet", "normal", "verbose"],
-        ),
+        verbosity: section.choice("verbosity", "`quiet`, `normal` or `verbose`", &["quiet", "normal", "verbose"]),
         place: Some(node.key_or_value_place().clone()),
     }
 }
@@ -175,20 +139,12 @@ pub(super) fn run(merged: &Merged, errors: &mut DagErrors) -> RunSection {
 /// `[budget]` with its keys checked.
 pub(super) fn budget(merged: &Merged, errors: &mut DagErrors) -> Option<Node> {
     let node = merged.sections.get("budget")?;
-    Section {
-        name: "budget",
-        node,
-        errors,
-    }
-    .check_keys(BUDGET_KEYS);
+    Section { name: "budget", node, errors }.check_keys(BUDGET_KEYS);
     Some(node.clone())
 }
 
 /// The models that are tables.
-pub(super) fn models(
-    models: BTreeMap<String, Node>,
-    errors: &mut DagErrors,
-) -> BTreeMap<String, Node> {
+pub(super) fn models(models: BTreeMap<String, Node>, errors: &mut DagErrors) -> BTreeMap<String, Node> {
     let mut kept = BTreeMap::new();
     for (name, node) in models {
         if node.as_table().is_some() {
@@ -212,10 +168,6 @@ pub(super) fn not_a_table(name: &str, node: &Node) -> DagErrors {
     if node.is_invalid() {
         return DagErrors::default();
     }
-    let message = format!(
-        "`{}` must be a table, not {}",
-        shown(name),
-        node.type_name()
-    );
+    let message = format!("`{}` must be a table, not {}", shown(name), node.type_name());
     DagError::new(message).at(node.key_or_value_place()).into()
 }

@@ -40,18 +40,9 @@ pub struct Sources {
 impl SourceFile {
     fn new(name: String, text: String) -> Self {
         let line_starts = std::iter::once(0)
-            .chain(
-                text.bytes()
-                    .enumerate()
-                    .filter(|(_, byte)| *byte == b'\n')
-                    .map(|(index, _)| index + 1),
-            )
+            .chain(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(index, _)| index + 1))
             .collect();
-        Self {
-            name,
-            text,
-            line_starts,
-        }
+        Self { name, text, line_starts }
     }
 }
 
@@ -85,27 +76,14 @@ impl Sources {
     /// The place of a byte range; offsets outside the text or inside a character are moved to the nearest one before.
     pub fn place(&self, file: FileId, span: Range<usize>) -> Place {
         let Some(source) = self.files.get(file.0) else {
-            return Place {
-                file,
-                line: 1,
-                column: 1,
-                span: 0..0,
-            };
+            return Place { file, line: 1, column: 1, span: 0..0 };
         };
         let start = source.text.floor_char_boundary(span.start);
         let end = source.text.floor_char_boundary(span.end).max(start);
-        let line = source
-            .line_starts
-            .partition_point(|begin| *begin <= start)
-            .max(1);
+        let line = source.line_starts.partition_point(|begin| *begin <= start).max(1);
         let line_start = source.line_starts[line - 1];
         let column = source.text[line_start..start].chars().count() + 1;
-        Place {
-            file,
-            line,
-            column,
-            span: start..end,
-        }
+        Place { file, line, column, span: start..end }
     }
 
     /// The text of a line (from 1) without its line end, and the byte offset at which it begins.
@@ -113,21 +91,10 @@ impl Sources {
         let Some(source) = self.files.get(file.0) else {
             return ("", 0);
         };
-        let Some(start) = line
-            .checked_sub(1)
-            .and_then(|index| source.line_starts.get(index))
-            .copied()
-        else {
+        let Some(start) = line.checked_sub(1).and_then(|index| source.line_starts.get(index)).copied() else {
             return ("", 0);
         };
-        let end = source
-            .line_starts
-            .get(line)
-            .copied()
-            .unwrap_or(source.text.len());
-        (
-            source.text[start..end].trim_end_matches(['\n', '\r']),
-            start,
-        )
+        let end = source.line_starts.get(line).copied().unwrap_or(source.text.len());
+        (source.text[start..end].trim_end_matches(['\n', '\r']), start)
     }
 }

@@ -58,9 +58,7 @@ pub struct InputRef {
 pub(super) fn read(name: &str, node: &Node, errors: &mut DagErrors) -> Vec<StageDef> {
     let place = node.key_or_value_place();
     if let Some(problem) = name_problem(name) {
-        errors.push(
-            DagError::new(format!("`{}` cannot name a stage: {problem}", shown(name))).at(place),
-        );
+        errors.push(DagError::new(format!("`{}` cannot name a stage: {problem}", shown(name))).at(place));
     }
     if node.as_table().is_none() {
         errors.extend(not_a_table(&format!("stages.{name}"), node));
@@ -70,10 +68,7 @@ pub(super) fn read(name: &str, node: &Node, errors: &mut DagErrors) -> Vec<Stage
     for combination in matrix::combinations(name, node, errors) {
         let stage_name = format!("{name}{}", combination.label);
         if stage_name.len() > MAX_NAME {
-            let message = format!(
-                "the name `{}` is longer than {MAX_NAME} bytes",
-                shown(&stage_name)
-            );
+            let message = format!("the name `{}` is longer than {MAX_NAME} bytes", shown(&stage_name));
             errors.push(DagError::new(message).at(place));
         }
         stages.push(read_one(stage_name, name, combination, errors));
@@ -81,19 +76,11 @@ pub(super) fn read(name: &str, node: &Node, errors: &mut DagErrors) -> Vec<Stage
     stages
 }
 
-fn read_one(
-    name: String,
-    base: &str,
-    combination: matrix::Combination,
-    errors: &mut DagErrors,
-) -> StageDef {
+fn read_one(name: String, base: &str, combination: matrix::Combination, errors: &mut DagErrors) -> StageDef {
     let node = combination.node;
     let place = node.key_or_value_place().clone();
     let (kind, kind_place) = kind(&node, &place, base, errors);
-    let inputs = node
-        .get("inputs")
-        .map(|inputs| read_inputs(inputs, errors))
-        .unwrap_or_default();
+    let inputs = node.get("inputs").map(|inputs| read_inputs(inputs, errors)).unwrap_or_default();
     let max_errors = max_errors(&node, errors);
     let entries = node.as_table().into_iter().flatten();
     let params = entries
@@ -116,15 +103,11 @@ fn read_one(
 
 /// Why a stage cannot have this name.
 fn name_problem(name: &str) -> Option<String> {
-    let is_allowed =
-        |character: char| character.is_alphanumeric() || character == '_' || character == '-';
+    let is_allowed = |character: char| character.is_alphanumeric() || character == '_' || character == '-';
     if name.is_empty() {
         Some("it is empty".into())
     } else if let Some(character) = name.chars().find(|character| !is_allowed(*character)) {
-        Some(format!(
-            "`{}` is no letter, digit, `_` or `-`",
-            shown(character.encode_utf8(&mut [0; 4]))
-        ))
+        Some(format!("`{}` is no letter, digit, `_` or `-`", shown(character.encode_utf8(&mut [0; 4]))))
     } else if name.starts_with('-') {
         Some("it looks like a flag".into())
     } else if RESERVED.contains(&name.to_lowercase().as_str()) {
@@ -151,19 +134,14 @@ fn max_errors(node: &Node, errors: &mut DagErrors) -> Option<f64> {
     let node = node.get("max_errors")?;
     let share = node.as_f64().filter(|share| (0.0..=1.0).contains(share));
     if share.is_none() && !node.is_invalid() {
-        errors.push(
-            DagError::new("`max_errors` must be a share of rows from 0 to 1").at(&node.place),
-        );
+        errors.push(DagError::new("`max_errors` must be a share of rows from 0 to 1").at(&node.place));
     }
     share
 }
 
 fn read_inputs(node: &Node, errors: &mut DagErrors) -> BTreeMap<String, Vec<InputRef>> {
     if let Some(ports) = node.as_table() {
-        return ports
-            .iter()
-            .map(|(port, node)| (port.clone(), references(node, errors)))
-            .collect();
+        return ports.iter().map(|(port, node)| (port.clone(), references(node, errors))).collect();
     }
     BTreeMap::from([(String::new(), references(node, errors))])
 }
@@ -186,10 +164,7 @@ fn references(node: &Node, errors: &mut DagErrors) -> Vec<InputRef> {
                 ),
             }
         } else if !element.is_invalid() {
-            let message = format!(
-                "an input must be the name of a stage, not {}",
-                element.type_name()
-            );
+            let message = format!("an input must be the name of a stage, not {}", element.type_name());
             errors.push(DagError::new(message).at(&element.place));
         }
     }
@@ -198,10 +173,7 @@ fn references(node: &Node, errors: &mut DagErrors) -> Vec<InputRef> {
 
 /// Stage and output of `stage`, `stage.output`, `stage[key=0.5]` or `stage[key=0.5].output`.
 fn split_reference(text: &str) -> Option<(&str, Option<&str>)> {
-    let dot = text.rfind(']').map_or_else(
-        || text.find('.'),
-        |end| text[end..].find('.').map(|dot| end + dot),
-    );
+    let dot = text.rfind(']').map_or_else(|| text.find('.'), |end| text[end..].find('.').map(|dot| end + dot));
     let (stage, output) = match dot {
         Some(dot) => (&text[..dot], Some(&text[dot + 1..])),
         None => (text, None),

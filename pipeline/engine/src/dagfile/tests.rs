@@ -62,9 +62,7 @@ fn parsed(text: &str) -> DagFile {
 fn mistakes(text: &str) -> String {
     match parse("dag.toml", text, &nothing) {
         Err(error) => error.render(),
-        Ok(dag) => {
-            order(&dag.stages).map_or_else(|errors| errors.render(&dag.sources), |_| String::new())
-        }
+        Ok(dag) => order(&dag.stages).map_or_else(|errors| errors.render(&dag.sources), |_| String::new()),
     }
 }
 

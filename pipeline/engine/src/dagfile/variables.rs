@@ -18,25 +18,17 @@ pub(super) struct VariableProblem {
 impl VariableProblem {
     /// At the variable if its text is found inside the value, else at the whole value.
     pub(super) fn into_error(self, value: &Place, sources: &Sources) -> DagError {
-        let text = sources
-            .text(value.file)
-            .get(value.span.clone())
-            .unwrap_or_default();
+        let text = sources.text(value.file).get(value.span.clone()).unwrap_or_default();
         let place = text.find(&self.piece).map(|offset| {
             let start = value.span.start + offset;
             sources.place(value.file, start..start + self.piece.len())
         });
-        DagError::new(self.message)
-            .at(place.as_ref().unwrap_or(value))
-            .with_hint(self.hint)
+        DagError::new(self.message).at(place.as_ref().unwrap_or(value)).with_hint(self.hint)
     }
 }
 
 /// The text with its variables filled in.
-pub(super) fn fill(
-    text: &str,
-    lookup: &dyn Fn(&str) -> Option<String>,
-) -> Result<String, VariableProblem> {
+pub(super) fn fill(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, VariableProblem> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -47,11 +39,7 @@ pub(super) fn fill(
             rest = after;
         } else if let Some(after) = rest.strip_prefix("${") {
             let Some(end) = after.find('}') else {
-                return Err(problem(
-                    "a variable has no closing `}`",
-                    "write `$${` for the text `${`",
-                    rest,
-                ));
+                return Err(problem("a variable has no closing `}`", "write `$${` for the text `${`", rest));
             };
             out.push_str(&resolve(&after[..end], &rest[..end + 3], lookup)?);
             rest = &after[end + 1..];
@@ -65,11 +53,7 @@ pub(super) fn fill(
 }
 
 /// `inner` is what stands between the braces, `piece` the braces too.
-fn resolve(
-    inner: &str,
-    piece: &str,
-    lookup: &dyn Fn(&str) -> Option<String>,
-) -> Result<String, VariableProblem> {
+fn resolve(inner: &str, piece: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, VariableProblem> {
     let (name, default) = match inner.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inner, None),
@@ -79,11 +63,7 @@ fn resolve(
         return Err(problem(&message, "write `$${` for the text `${`", piece));
     }
     if default.is_some_and(|default| default.contains("${")) {
-        return Err(problem(
-            "a default cannot hold another variable",
-            "write the default out",
-            piece,
-        ));
+        return Err(problem("a default cannot hold another variable", "write the default out", piece));
     }
     match (lookup(name), default) {
         (Some(value), None) => Ok(value),
@@ -91,32 +71,18 @@ fn resolve(
         (_, Some(default)) => Ok(default.to_owned()),
         (None, None) => {
             let hint = format!("set it, or give a default: `${{{name}:-…}}`");
-            Err(problem(
-                &format!("variable `{name}` is not set"),
-                &hint,
-                piece,
-            ))
+            Err(problem(&format!("variable `{name}` is not set"), &hint, piece))
         }
     }
 }
 
 fn is_name(name: &str) -> bool {
-    let is_word = name
-        .chars()
-        .all(|character| character.is_ascii_alphanumeric() || character == '_');
-    is_word
-        && name
-            .chars()
-            .next()
-            .is_some_and(|first| !first.is_ascii_digit())
+    let is_word = name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
+    is_word && name.chars().next().is_some_and(|first| !first.is_ascii_digit())
 }
 
 fn problem(message: &str, hint: &str, piece: &str) -> VariableProblem {
-    VariableProblem {
-        message: message.to_owned(),
-        hint: hint.to_owned(),
-        piece: piece.to_owned(),
-    }
+    VariableProblem { message: message.to_owned(), hint: hint.to_owned(), piece: piece.to_owned() }
 }
 
 #[cfg(test)]
@@ -154,13 +120,7 @@ mod tests {
         assert_eq!(filled("${NONE}"), Err("variable `NONE` is not set".into()));
         assert_eq!(filled("${"), Err("a variable has no closing `}`".into()));
         assert_eq!(filled("${}"), Err("`` is no name of a variable".into()));
-        assert_eq!(
-            filled("\\frac{${x+1}}{2}"),
-            Err("`x+1` is no name of a variable".into())
-        );
-        assert_eq!(
-            filled("${A:-${B}}"),
-            Err("a default cannot hold another variable".into())
-        );
+        assert_eq!(filled("\\frac{${x+1}}{2}"), Err("`x+1` is no name of a variable".into()));
+        assert_eq!(filled("${A:-${B}}"), Err("a default cannot hold another variable".into()));
     }
 }

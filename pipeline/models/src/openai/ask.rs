@@ -1,6 +1,6 @@
 //! One request from the wish for an answer to a stored answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -13,7 +13,7 @@ use super::classify::classify;
 use super::keep::estimated_prompt;
 use super::pace::{CoolDown, Pace, Taken, jitter};
 use super::pass::{Claims, Pass, Stop, Stopped};
-use super::{Outcome, connect, wire};
+use super::{LOOK, Outcome, connect, wire};
 use crate::budget::{Budget, Price};
 use crate::config::Timing;
 use crate::key::CallKey;
@@ -42,6 +42,8 @@ pub(super) struct Server {
     pub(super) price: Option<Price>,
     pub(super) timing: Timing,
     pub(super) calls: Arc<CallStore>,
+    /// When some pass was last cancelled.
+    pub(super) cancelled: Mutex<Option<Instant>>,
 }
 
 /// A reply that was read to its end.
@@ -91,20 +93,22 @@ impl Server {
                 return Outcome::Transient(key, failure);
             }
             pass.note(Note::Retrying { message: failure });
-            let wait = self
-                .timing
-                .backoff
-                .saturating_mul(1 << (failures - 1).min(16))
-                .min(self.timing.most_backoff);
+            let wait = self.timing.backoff.saturating_mul(1 << (failures - 1).min(16)).min(self.timing.most_backoff);
             let wait = wait.mul_f64(0.5 + 0.5 * jitter(&key.0, attempt));
-            if pass
-                .unless(Stop::Drain, tokio::time::sleep(wait))
-                .await
-                .is_err()
-            {
+            if pass.unless(Stop::Drain, tokio::time::sleep(wait)).await.is_err() {
                 return Outcome::Stopped;
             }
         }
+    }
+
+    /// Remembers that a pass was cancelled.
+    pub(super) fn note_cancelled(&self) {
+        *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn was_cancelled_lately(&self) -> bool {
+        let cancelled = *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        cancelled.is_some_and(|time| time.elapsed() < LOOK * 10)
     }
 
     /// Sends once, when it is this request's turn.
@@ -119,6 +123,11 @@ impl Server {
         let Ok(permit) = pass.unless(Stop::Drain, self.permits.acquire()).await? else {
             return Err(Stopped);
         };
+        if self.was_cancelled_lately() {
+            // the permit may come from a cancelled pass: ours gets time to notice that it is cancelled as well, so
+            // that nothing is sent just to be thrown away
+            pass.unless(Stop::Drain, tokio::time::sleep(LOOK * 4)).await?;
+        }
         let taken = self.turn(pass, key, request, attempt).await?;
         let place = match pass.unless(Stop::Drain, self.budget.reserve()).await? {
             Ok(place) => place,
@@ -127,12 +136,7 @@ impl Server {
                 return Err(Stopped);
             }
         };
-        let exchanged = pass
-            .unless(
-                Stop::Abort,
-                self.exchange(body, request.sampling.max_tokens),
-            )
-            .await?;
+        let exchanged = pass.unless(Stop::Abort, self.exchange(body, request.sampling.max_tokens)).await?;
         drop(permit);
         let reply = match exchanged {
             Ok(reply) => reply,
@@ -146,23 +150,12 @@ impl Server {
             }
         };
         self.breaker.spoke();
-        let meaning = classify(
-            reply.status,
-            reply.retry_after.as_deref(),
-            &reply.body,
-            SystemTime::now(),
-        );
+        let meaning = classify(reply.status, reply.retry_after.as_deref(), &reply.body, SystemTime::now());
         self.act(pass, key, request, reply, meaning, (&place, taken))
     }
 
     /// Waits for the shared cool-down and the rates.
-    async fn turn(
-        &self,
-        pass: &Pass,
-        key: CallKey,
-        request: &Request,
-        attempt: u32,
-    ) -> Result<Taken, Stopped> {
+    async fn turn(&self, pass: &Pass, key: CallKey, request: &Request, attempt: u32) -> Result<Taken, Stopped> {
         let share = jitter(&key.0, attempt);
         let most = estimated_prompt(request) + u64::from(request.sampling.max_tokens);
         loop {
@@ -187,22 +180,14 @@ impl Server {
     async fn exchange(&self, body: &[u8], max_tokens: u32) -> Result<HttpReply, String> {
         let started = Instant::now();
         let silence = self.timing.idle + self.timing.per_token.saturating_mul(max_tokens);
-        let send = self
-            .client
-            .post(self.url.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .body(body.to_vec())
-            .send();
+        let send =
+            self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json").body(body.to_vec()).send();
         let mut response = timeout(silence, send)
             .await
             .map_err(|_| format!("no reply within {} s", silence.as_secs_f32()))?
             .map_err(|error| connect::chain(&error.without_url()))?;
         let status = response.status().as_u16();
-        let retry_after = response
-            .headers()
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned);
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let mut bytes = Vec::new();
         loop {
             let chunk = timeout(self.timing.idle, response.chunk())
@@ -216,12 +201,7 @@ impl Server {
             bytes.extend_from_slice(&chunk);
         }
         let body = String::from_utf8(bytes).map_err(|_| "the reply is not UTF-8".to_owned())?;
-        Ok(HttpReply {
-            status,
-            retry_after,
-            body,
-            latency: started.elapsed(),
-        })
+        Ok(HttpReply { status, retry_after, body, latency: started.elapsed() })
     }
 }
 

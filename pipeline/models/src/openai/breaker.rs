@@ -26,18 +26,11 @@ struct State {
 
 impl Breaker {
     pub(super) fn new(limit: u32, grace: Duration) -> Self {
-        Self {
-            limit: limit.max(1),
-            grace,
-            state: Mutex::default(),
-        }
+        Self { limit: limit.max(1), grace, state: Mutex::default() }
     }
 
     pub(super) fn answered(&self, now: Instant) {
-        *self.state() = State {
-            answered: Some(now),
-            ..State::default()
-        };
+        *self.state() = State { answered: Some(now), ..State::default() };
     }
 
     /// The server spoke, though not with an answer: it is not out of reach.
@@ -49,9 +42,7 @@ impl Breaker {
     pub(super) fn lost(&self, now: Instant) -> Option<u32> {
         let mut state = self.state();
         state.transport += 1;
-        let in_grace = state
-            .answered
-            .is_some_and(|answered| now.saturating_duration_since(answered) < self.grace);
+        let in_grace = state.answered.is_some_and(|answered| now.saturating_duration_since(answered) < self.grace);
         (state.transport >= self.limit && !in_grace).then_some(state.transport)
     }
 
@@ -59,9 +50,7 @@ impl Breaker {
     pub(super) fn gave_up(&self, now: Instant) -> Option<u32> {
         let mut state = self.state();
         state.rows += 1;
-        let in_grace = state
-            .answered
-            .is_some_and(|answered| now.saturating_duration_since(answered) < self.grace);
+        let in_grace = state.answered.is_some_and(|answered| now.saturating_duration_since(answered) < self.grace);
         (state.rows >= MOST_ROWS && !in_grace).then_some(state.rows)
     }
 
@@ -73,11 +62,7 @@ impl Breaker {
             return Ok(true);
         }
         state.refused += 1;
-        if state.refused >= MOST_REFUSED {
-            Err(state.refused)
-        } else {
-            Ok(false)
-        }
+        if state.refused >= MOST_REFUSED { Err(state.refused) } else { Ok(false) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -93,10 +78,7 @@ mod tests {
     fn a_server_never_reached_is_given_up_soon_and_a_restart_is_survived() {
         let now = Instant::now();
         let breaker = Breaker::new(3, Duration::from_mins(1));
-        assert_eq!(
-            [breaker.lost(now), breaker.lost(now), breaker.lost(now)],
-            [None, None, Some(3)]
-        );
+        assert_eq!([breaker.lost(now), breaker.lost(now), breaker.lost(now)], [None, None, Some(3)]);
         breaker.answered(now);
         for _ in 0..10 {
             assert_eq!(breaker.lost(now + Duration::from_secs(59)), None);

@@ -42,38 +42,17 @@ const CONTEXT: [&str; 11] = [
     "longer than the maximum model length",
     "too many tokens",
 ];
-const CONTENT: [&str; 5] = [
-    "content_filter",
-    "content_policy",
-    "data_inspection_failed",
-    "content management policy",
-    "content exists risk",
-];
-const NO_MODEL: [&str; 4] = [
-    "model_not_found",
-    "model not found",
-    "does not exist",
-    "no such model",
-];
-const QUOTA: [&str; 3] = [
-    "insufficient_quota",
-    "insufficient balance",
-    "billing_hard_limit",
-];
+const CONTENT: [&str; 5] =
+    ["content_filter", "content_policy", "data_inspection_failed", "content management policy", "content exists risk"];
+const NO_MODEL: [&str; 4] = ["model_not_found", "model not found", "does not exist", "no such model"];
+const QUOTA: [&str; 3] = ["insufficient_quota", "insufficient balance", "billing_hard_limit"];
 
 /// Reads a reply. `retry_after` is that header's text, `now` what its date is compared with.
-pub(super) fn classify(
-    status: u16,
-    retry_after: Option<&str>,
-    body: &str,
-    now: SystemTime,
-) -> Meaning {
+pub(super) fn classify(status: u16, retry_after: Option<&str>, body: &str, now: SystemTime) -> Meaning {
     let wait = retry_after.and_then(|text| parse_retry_after(text, now));
     match status {
         200..=299 => success(status, body, wait),
-        300..=399 => Meaning::Refused(
-            "the server redirects; give the final address as `base_url`".to_owned(),
-        ),
+        300..=399 => Meaning::Refused("the server redirects; give the final address as `base_url`".to_owned()),
         _ => failure(status, body, wait),
     }
 }
@@ -109,26 +88,14 @@ fn failure(status: u16, body: &str, wait: Option<Duration>) -> Meaning {
         429 if says(&QUOTA) => Meaning::KeyRefused(message),
         429 => Meaning::Wait(wait),
         503 | 529 if wait.is_some() => Meaning::Wait(wait),
-        401..=403 if says(&CONTENT) => Meaning::RowError {
-            code: "content_filter",
-            message,
-        },
+        401..=403 if says(&CONTENT) => Meaning::RowError { code: "content_filter", message },
         401..=403 => Meaning::KeyRefused(message),
         404 | 405 | 410 => Meaning::Refused(message),
         408 | 409 | 425 => Meaning::Again(format!("status {status}: {message}")),
-        400..=499 if says(&CONTEXT) => Meaning::RowError {
-            code: "context_exceeded",
-            message,
-        },
-        400..=499 if says(&CONTENT) => Meaning::RowError {
-            code: "content_filter",
-            message,
-        },
+        400..=499 if says(&CONTEXT) => Meaning::RowError { code: "context_exceeded", message },
+        400..=499 if says(&CONTENT) => Meaning::RowError { code: "content_filter", message },
         400..=499 if says(&NO_MODEL) => Meaning::Refused(message),
-        413 => Meaning::RowError {
-            code: "request_too_large",
-            message,
-        },
+        413 => Meaning::RowError { code: "request_too_large", message },
         400..=499 => Meaning::BadRequest(message),
         _ => Meaning::Again(format!("status {status}: {message}")),
     }
@@ -139,9 +106,7 @@ fn carried_status(body: &str) -> Option<u16> {
     let value: Value = serde_json::from_str(body).ok()?;
     let code = value.get("error")?.get("code")?;
     let code = code.as_u64().or_else(|| code.as_str()?.parse().ok())?;
-    u16::try_from(code)
-        .ok()
-        .filter(|code| (400..600).contains(code))
+    u16::try_from(code).ok().filter(|code| (400..600).contains(code))
 }
 
 /// The server's words, shortened: `error.message`, `error`, `message` or `detail`, else the body.
@@ -193,16 +158,9 @@ mod tests {
             ("", None),
         ];
         for (text, seconds) in cases {
-            assert_eq!(
-                parse_retry_after(text, now),
-                seconds.map(Duration::from_secs),
-                "{text}"
-            );
+            assert_eq!(parse_retry_after(text, now), seconds.map(Duration::from_secs), "{text}");
         }
-        assert_eq!(
-            parse_retry_after("0.5", now),
-            Some(Duration::from_millis(500))
-        );
+        assert_eq!(parse_retry_after("0.5", now), Some(Duration::from_millis(500)));
     }
 
     #[test]
@@ -213,13 +171,7 @@ mod tests {
             r#"{"object":"error","message":"This model's maximum context length is 2048 tokens.","code":400}"#,
         ];
         for body in bodies {
-            let is_context = matches!(
-                meaning(400, body),
-                Meaning::RowError {
-                    code: "context_exceeded",
-                    ..
-                }
-            );
+            let is_context = matches!(meaning(400, body), Meaning::RowError { code: "context_exceeded", .. });
             assert!(is_context, "{body}");
         }
     }
@@ -228,58 +180,30 @@ mod tests {
     fn statuses_mean_what_they_mean() {
         let no_model = error("The model `x` does not exist");
         assert_eq!(meaning(429, ""), Meaning::Wait(None));
-        assert_eq!(
-            classify(503, Some("2"), "", SystemTime::now()),
-            Meaning::Wait(Some(Duration::from_secs(2)))
-        );
+        assert_eq!(classify(503, Some("2"), "", SystemTime::now()), Meaning::Wait(Some(Duration::from_secs(2))));
         assert!(matches!(
-            meaning(
-                429,
-                r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#
-            ),
+            meaning(429, r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#),
             Meaning::KeyRefused(_)
         ));
-        assert_eq!(
-            meaning(401, &error("bad key")),
-            Meaning::KeyRefused("bad key".to_owned())
-        );
+        assert_eq!(meaning(401, &error("bad key")), Meaning::KeyRefused("bad key".to_owned()));
         assert!(matches!(meaning(402, ""), Meaning::KeyRefused(_)));
         assert!(matches!(meaning(403, ""), Meaning::KeyRefused(_)));
         assert!(matches!(meaning(404, &no_model), Meaning::Refused(_)));
         assert!(matches!(meaning(400, &no_model), Meaning::Refused(_)));
-        assert!(matches!(
-            meaning(400, &error("top_k: unknown")),
-            Meaning::BadRequest(_)
-        ));
+        assert!(matches!(meaning(400, &error("top_k: unknown")), Meaning::BadRequest(_)));
         assert!(matches!(meaning(302, ""), Meaning::Refused(_)));
-        assert_eq!(
-            meaning(500, "oops"),
-            Meaning::Again("status 500: oops".to_owned())
-        );
+        assert_eq!(meaning(500, "oops"), Meaning::Again("status 500: oops".to_owned()));
         assert!(matches!(meaning(503, ""), Meaning::Again(_)));
-        assert!(matches!(
-            meaning(200, "{\"choices\":[{\"mess"),
-            Meaning::Again(_)
-        ));
-        assert!(matches!(
-            meaning(200, r#"{"error":{"message":"slow down","code":429}}"#),
-            Meaning::Wait(_)
-        ));
-        assert!(matches!(
-            meaning(200, r#"{"choices":[{"message":{"content":"x"}}]}"#),
-            Meaning::Answer(_)
-        ));
+        assert!(matches!(meaning(200, "{\"choices\":[{\"mess"), Meaning::Again(_)));
+        assert!(matches!(meaning(200, r#"{"error":{"message":"slow down","code":429}}"#), Meaning::Wait(_)));
+        assert!(matches!(meaning(200, r#"{"choices":[{"message":{"content":"x"}}]}"#), Meaning::Answer(_)));
     }
 
     #[test]
     fn the_servers_words_are_found_wherever_they_stand() {
-        for body in [
-            r#"{"error":"no"}"#,
-            r#"{"message":"no"}"#,
-            r#"{"detail":"no"}"#,
-            r#"{"error":{"message":"no"}}"#,
-            "no\n",
-        ] {
+        for body in
+            [r#"{"error":"no"}"#, r#"{"message":"no"}"#, r#"{"detail":"no"}"#, r#"{"error":{"message":"no"}}"#, "no\n"]
+        {
             assert_eq!(error_message(body), "no");
         }
     }

@@ -46,10 +46,8 @@ pub(super) fn client(
 ) -> Result<Client, ModelError> {
     let mut headers = HeaderMap::new();
     if let Some(secret) = secret {
-        let mut value =
-            HeaderValue::from_str(&format!("Bearer {}", secret.expose())).map_err(|_| {
-                ModelError::config(name, "the key holds characters that cannot be sent")
-            })?;
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.expose()))
+            .map_err(|_| ModelError::config(name, "the key holds characters that cannot be sent"))?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
@@ -70,9 +68,7 @@ pub(super) fn client(
         // Without encryption no certificates are needed, and a bare machine may have none.
         builder = builder.tls_certs_only([]);
     }
-    builder
-        .build()
-        .map_err(|error| ModelError::config(name, format!("no HTTP client: {}", chain(&error))))
+    builder.build().map_err(|error| ModelError::config(name, format!("no HTTP client: {}", chain(&error))))
 }
 
 /// The address that requests go to.
@@ -92,13 +88,7 @@ pub(super) fn allow_connections(in_flight: u32) {
     if limit.current.is_some_and(|current| current < wanted) {
         let current = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
         // Where it is refused, the connections beyond the limit fail and are tried again.
-        let _ = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: Some(current),
-                maximum: limit.maximum,
-            },
-        );
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
     }
 }
 
@@ -119,10 +109,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 
 fn is_loopback(address: &Url) -> bool {
     let host = address.host_str().unwrap_or_default();
-    let ip = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .parse::<IpAddr>();
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || host.ends_with(".localhost") || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
@@ -136,37 +123,18 @@ mod tests {
 
     #[test]
     fn requests_go_below_the_base_address() {
-        for base in [
-            "http://h:1/v1",
-            "http://h:1/v1/",
-            "http://h:1/v1/chat/completions",
-        ] {
-            assert_eq!(
-                completions(url(base)).as_str(),
-                "http://h:1/v1/chat/completions"
-            );
+        for base in ["http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"] {
+            assert_eq!(completions(url(base)).as_str(), "http://h:1/v1/chat/completions");
         }
-        assert_eq!(
-            completions(url("http://h/v1?v=2")).as_str(),
-            "http://h/v1/chat/completions?v=2"
-        );
+        assert_eq!(completions(url("http://h/v1?v=2")).as_str(), "http://h/v1/chat/completions?v=2");
     }
 
     #[test]
     fn this_machine_is_known_by_all_its_names() {
-        for text in [
-            "http://localhost/v1",
-            "http://127.0.0.1:8080",
-            "http://127.9.9.9",
-            "http://[::1]:80/v1",
-        ] {
+        for text in ["http://localhost/v1", "http://127.0.0.1:8080", "http://127.9.9.9", "http://[::1]:80/v1"] {
             assert!(is_loopback(&url(text)), "{text}");
         }
-        for text in [
-            "http://localhost.example.org",
-            "http://10.0.0.1",
-            "https://example.org",
-        ] {
+        for text in ["http://localhost.example.org", "http://10.0.0.1", "https://example.org"] {
             assert!(!is_loopback(&url(text)), "{text}");
         }
     }

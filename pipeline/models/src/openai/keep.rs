@@ -32,19 +32,14 @@ impl Server {
             Err(Stopped)
         };
         match meaning {
-            Meaning::Answer(answer) => Ok(Step::Done(self.keep_answer(
-                pass,
-                key,
-                request,
-                reply,
-                &answer,
-                (place, taken),
-            ))),
+            Meaning::Answer(answer) => {
+                Ok(Step::Done(self.keep_answer(pass, key, request, reply, &answer, (place, taken))))
+            }
             Meaning::Wait(asked) => self.wait(pass, asked),
             Meaning::Again(message) => Ok(Step::Failed(self.redact(&message))),
-            Meaning::RowError { code, message } => Ok(Step::Done(
-                self.keep_row_error(pass, key, request, code, &message),
-            )),
+            Meaning::RowError { code, message } => {
+                Ok(Step::Done(self.keep_row_error(pass, key, request, code, &message)))
+            }
             Meaning::KeyRefused(message) => stop(ModelError::KeyRefused {
                 model: self.name.clone(),
                 host: self.host.clone(),
@@ -53,17 +48,10 @@ impl Server {
             }),
             Meaning::Refused(message) => stop(self.refused(status, &message)),
             Meaning::BadRequest(message) => match self.breaker.refused() {
-                Ok(true) => Ok(Step::Done(self.keep_row_error(
-                    pass,
-                    key,
-                    request,
-                    "bad_request",
-                    &message,
-                ))),
-                Ok(false) => Ok(Step::Done(Outcome::Transient(
-                    key,
-                    format!("status {status}: {}", self.redact(&message)),
-                ))),
+                Ok(true) => Ok(Step::Done(self.keep_row_error(pass, key, request, "bad_request", &message))),
+                Ok(false) => {
+                    Ok(Step::Done(Outcome::Transient(key, format!("status {status}: {}", self.redact(&message)))))
+                }
                 Err(_) => stop(self.refused(status, &message)),
             },
         }
@@ -71,15 +59,10 @@ impl Server {
 
     /// Begins or lengthens the shared wait, unless patience is at its end.
     fn wait(&self, pass: &Pass, asked: Option<Duration>) -> Result<Step, Stopped> {
-        match self
-            .cool
-            .refused(Instant::now(), asked, self.timing.patience)
-        {
+        match self.cool.refused(Instant::now(), asked, self.timing.patience) {
             Ok(started) => {
                 if let Some(wait) = started {
-                    pass.note(Note::RateLimited {
-                        wait_seconds: wait.as_secs(),
-                    });
+                    pass.note(Note::RateLimited { wait_seconds: wait.as_secs() });
                 }
                 Ok(Step::Wait)
             }
@@ -104,16 +87,9 @@ impl Server {
         answer: &Answer,
         (place, taken): (&Reservation<'_>, Taken),
     ) -> Outcome {
-        let prompt_tokens = answer
-            .prompt_tokens
-            .unwrap_or_else(|| estimated_prompt(request));
-        let completion_tokens = answer
-            .completion_tokens
-            .unwrap_or_else(|| estimated_completion(answer));
-        let money = self
-            .price
-            .as_ref()
-            .map_or(0.0, |price| price.cost(prompt_tokens, completion_tokens));
+        let prompt_tokens = answer.prompt_tokens.unwrap_or_else(|| estimated_prompt(request));
+        let completion_tokens = answer.completion_tokens.unwrap_or_else(|| estimated_completion(answer));
+        let money = self.price.as_ref().map_or(0.0, |price| price.cost(prompt_tokens, completion_tokens));
         place.spend(prompt_tokens + completion_tokens, money);
         self.pace.correct(taken, prompt_tokens + completion_tokens);
         self.cool.answered();
@@ -122,18 +98,8 @@ impl Server {
             Some(answered) if *answered != self.id.model => pass.note_name(answered),
             _ => {}
         }
-        match self.append(
-            pass,
-            &key,
-            request,
-            Reply::Answer(reply.body),
-            reply.latency,
-        ) {
-            Ok(()) => Outcome::Answered {
-                prompt_tokens,
-                completion_tokens,
-                money,
-            },
+        match self.append(pass, &key, request, Reply::Answer(reply.body), reply.latency) {
+            Ok(()) => Outcome::Answered { prompt_tokens, completion_tokens, money },
             Err(error) => {
                 pass.fail(error, Stop::Drain);
                 Outcome::Stopped
@@ -150,10 +116,7 @@ impl Server {
         code: &str,
         message: &str,
     ) -> Outcome {
-        let reply = Reply::RowError {
-            code: code.to_owned(),
-            message: self.redact(message),
-        };
+        let reply = Reply::RowError { code: code.to_owned(), message: self.redact(message) };
         match self.append(pass, &key, request, reply, Duration::ZERO) {
             Ok(()) => Outcome::RowError,
             Err(error) => {
@@ -193,29 +156,18 @@ impl Server {
     }
 
     fn refused(&self, status: u16, message: &str) -> ModelError {
-        ModelError::Refused {
-            model: self.name.clone(),
-            host: self.host.clone(),
-            status,
-            message: self.redact(message),
-        }
+        ModelError::Refused { model: self.name.clone(), host: self.host.clone(), status, message: self.redact(message) }
     }
 
     /// Text of a server or the network without the key.
     pub(super) fn redact(&self, text: &str) -> String {
-        self.secret
-            .as_ref()
-            .map_or_else(|| text.to_owned(), |secret| secret.redact(text))
+        self.secret.as_ref().map_or_else(|| text.to_owned(), |secret| secret.redact(text))
     }
 }
 
 /// Tokens of a request, roughly: three bytes a token fit Chinese, and overrate English.
 pub(super) fn estimated_prompt(request: &Request) -> u64 {
-    request
-        .messages
-        .iter()
-        .map(|message| message.content.len() as u64 / 3 + 4)
-        .sum()
+    request.messages.iter().map(|message| message.content.len() as u64 / 3 + 4).sum()
 }
 
 fn estimated_completion(answer: &Answer) -> u64 {

@@ -58,11 +58,7 @@ enum Event {
 /// What became of one request.
 #[derive(Debug)]
 enum Outcome {
-    Answered {
-        prompt_tokens: u64,
-        completion_tokens: u64,
-        money: f64,
-    },
+    Answered { prompt_tokens: u64, completion_tokens: u64, money: f64 },
     RowError,
     Known(Kind),
     Transient(CallKey, String),
@@ -110,11 +106,7 @@ impl OpenAi {
             id: id.clone(),
             secret,
             permits: Semaphore::new(in_flight),
-            pace: Pace::new(
-                rate(config.requests_per_minute),
-                rate(config.tokens_per_minute),
-                now,
-            ),
+            pace: Pace::new(rate(config.requests_per_minute), rate(config.tokens_per_minute), now),
             cool: CoolDown::default(),
             breaker: Breaker::new(options.timing.breaker, options.timing.grace),
             claims: Claims::default(),
@@ -122,21 +114,16 @@ impl OpenAi {
             price: config.price.clone(),
             timing: options.timing.clone(),
             calls: Arc::clone(&calls),
+            cancelled: std::sync::Mutex::new(None),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("model")
             .enable_all()
             .build()
-            .map_err(|error| {
-                ModelError::config(name, format!("no threads for the network: {error}"))
-            })?;
+            .map_err(|error| ModelError::config(name, format!("no threads for the network: {error}")))?;
         Ok(Self {
-            known: Known {
-                id,
-                calls,
-                recordings,
-            },
+            known: Known { id, calls, recordings },
             server: Arc::new(server),
             window: in_flight + in_flight.min(MOST_PREPARED),
             runtime: Some(runtime),
@@ -147,12 +134,8 @@ impl OpenAi {
         let Some(runtime) = &self.runtime else { return };
         let (server, pass) = (Arc::clone(&self.server), Arc::clone(pass));
         runtime.spawn(async move {
-            let failed =
-                Outcome::Transient(key, "the request's task ended unexpectedly".to_owned());
-            let mut report = Report {
-                events: pass.events.clone(),
-                outcome: Some(failed),
-            };
+            let failed = Outcome::Transient(key, "the request's task ended unexpectedly".to_owned());
+            let mut report = Report { events: pass.events.clone(), outcome: Some(failed) };
             report.outcome = Some(server.ask(&pass, key, &request).await);
         });
     }
@@ -165,10 +148,7 @@ impl OpenAi {
         following: &mut Following<'_>,
         cancel: &AtomicBool,
     ) -> bool {
-        while following.in_flight < self.window
-            && !pass.is_stopped()
-            && !cancel.load(Ordering::Relaxed)
-        {
+        while following.in_flight < self.window && !pass.is_stopped() && !cancel.load(Ordering::Relaxed) {
             let Some(request) = requests.next() else {
                 return false;
             };
@@ -201,15 +181,11 @@ impl Model for OpenAi {
         self.known.calls.refresh()?;
         let (events, inbox) = channel();
         let pass = Arc::new(Pass::new(progress.stage(), events));
-        let mut following = Following {
-            counts: Ensured::default(),
-            in_flight: 0,
-            inbox,
-            progress,
-        };
+        let mut following = Following { counts: Ensured::default(), in_flight: 0, inbox, progress };
         let mut has_more = true;
         loop {
             if cancel.load(Ordering::Relaxed) {
+                self.server.note_cancelled();
                 pass.fail(ModelError::Cancelled, Stop::Abort);
             }
             if has_more {
@@ -280,11 +256,7 @@ impl Following<'_> {
                 self.counts.asked += 1;
                 self.counts.transient.push((key, message));
             }
-            Outcome::Answered {
-                prompt_tokens,
-                completion_tokens,
-                money,
-            } => {
+            Outcome::Answered { prompt_tokens, completion_tokens, money } => {
                 self.counts.asked += 1;
                 self.counts.prompt_tokens += prompt_tokens;
                 self.counts.completion_tokens += completion_tokens;

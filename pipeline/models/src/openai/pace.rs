@@ -45,9 +45,7 @@ impl CoolDown {
         if is_new {
             cooling.step += 1;
         }
-        let own = FIRST_WAIT
-            .saturating_mul(1 << (cooling.step.clamp(1, 7) - 1))
-            .min(MOST_WAIT);
+        let own = FIRST_WAIT.saturating_mul(1 << (cooling.step.clamp(1, 7) - 1)).min(MOST_WAIT);
         let wait = asked.unwrap_or(if is_new { own } else { Duration::ZERO });
         let since = *cooling.since.get_or_insert(now);
         if now.saturating_duration_since(since) + wait > patience {
@@ -72,9 +70,7 @@ impl CoolDown {
     pub(super) fn wait(&self, now: Instant, jitter: f64) -> Duration {
         let cooling = self.state();
         match cooling.until {
-            Some(until) if until > now => {
-                until - now + cooling.spread.mul_f64(jitter.clamp(0.0, 1.0))
-            }
+            Some(until) if until > now => until - now + cooling.spread.mul_f64(jitter.clamp(0.0, 1.0)),
             _ => Duration::ZERO,
         }
     }
@@ -112,12 +108,7 @@ impl Pace {
         Self {
             a_request: requests.map(interval),
             a_token: tokens.map(interval),
-            state: Mutex::new(PaceState {
-                next_request: now,
-                next_tokens: now,
-                answers: 0,
-                tokens: 0,
-            }),
+            state: Mutex::new(PaceState { next_request: now, next_tokens: now, answers: 0, tokens: 0 }),
         }
     }
 
@@ -138,10 +129,7 @@ impl Pace {
             state.next_tokens = place + times(interval, tokens);
             place
         });
-        (
-            request.max(token).saturating_duration_since(now),
-            Taken { tokens },
-        )
+        (request.max(token).saturating_duration_since(now), Taken { tokens })
     }
 
     /// Corrects a guess by what the request needed.
@@ -154,10 +142,7 @@ impl Pace {
             state.next_tokens = if tokens >= taken.tokens {
                 state.next_tokens + correction
             } else {
-                state
-                    .next_tokens
-                    .checked_sub(correction)
-                    .unwrap_or(state.next_tokens)
+                state.next_tokens.checked_sub(correction).unwrap_or(state.next_tokens)
             };
         }
     }
@@ -216,10 +201,7 @@ mod tests {
     fn the_wait_asked_for_is_the_wait_and_the_longest_counts() {
         let cool = CoolDown::default();
         let now = Instant::now();
-        assert_eq!(
-            cool.refused(now, Some(7 * SECOND), PATIENCE),
-            Ok(Some(7 * SECOND))
-        );
+        assert_eq!(cool.refused(now, Some(7 * SECOND), PATIENCE), Ok(Some(7 * SECOND)));
         cool.refused(now, Some(3 * SECOND), PATIENCE).unwrap();
         assert_eq!(cool.wait(now, 0.0), 7 * SECOND);
         cool.refused(now, Some(9 * SECOND), PATIENCE).unwrap();
@@ -233,10 +215,7 @@ mod tests {
         let now = Instant::now();
         assert!(cool.refused(now, Some(500 * SECOND), PATIENCE).is_ok());
         let later = now + 500 * SECOND;
-        assert_eq!(
-            cool.refused(later, Some(500 * SECOND), PATIENCE),
-            Err(Impatient { wait: 500 * SECOND })
-        );
+        assert_eq!(cool.refused(later, Some(500 * SECOND), PATIENCE), Err(Impatient { wait: 500 * SECOND }));
         cool.answered();
         assert!(cool.refused(later, Some(500 * SECOND), PATIENCE).is_ok());
     }

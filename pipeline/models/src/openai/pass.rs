@@ -68,18 +68,12 @@ impl Pass {
     /// Tells once that another model than the one asked for answers.
     pub(super) fn note_name(&self, answered: &str) {
         if !self.named.swap(true, Ordering::Relaxed) {
-            self.note(Note::OtherModel {
-                answered: answered.to_owned(),
-            });
+            self.note(Note::OtherModel { answered: answered.to_owned() });
         }
     }
 
     /// Waits for `work` unless the pass ends in at least this way first.
-    pub(super) async fn unless<T>(
-        &self,
-        stop: Stop,
-        work: impl Future<Output = T>,
-    ) -> Result<T, Stopped> {
+    pub(super) async fn unless<T>(&self, stop: Stop, work: impl Future<Output = T>) -> Result<T, Stopped> {
         let mut level = self.stop.subscribe();
         tokio::select! {
             biased;

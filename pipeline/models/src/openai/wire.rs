@@ -46,11 +46,7 @@ struct WireMessage<'a> {
 /// The body for one request; an error says which part of the row is no JSON.
 pub(super) fn body(model: &str, request: &Request) -> Result<Vec<u8>, String> {
     let sampling = &request.sampling;
-    let messages = request
-        .messages
-        .iter()
-        .map(message)
-        .collect::<Result<_, _>>()?;
+    let messages = request.messages.iter().map(message).collect::<Result<_, _>>()?;
     let body = Body {
         model,
         messages,
@@ -72,16 +68,11 @@ pub(super) fn body(model: &str, request: &Request) -> Result<Vec<u8>, String> {
 fn message(message: &Message) -> Result<WireMessage<'_>, String> {
     let tool_calls = match &message.tool_calls {
         None => None,
-        Some(text) => Some(
-            RawValue::from_string(text.clone())
-                .map_err(|error| format!("`tool_calls` is no JSON: {error}"))?,
-        ),
+        Some(text) => {
+            Some(RawValue::from_string(text.clone()).map_err(|error| format!("`tool_calls` is no JSON: {error}"))?)
+        }
     };
-    Ok(WireMessage {
-        role: &message.role,
-        content: &message.content,
-        tool_calls,
-    })
+    Ok(WireMessage { role: &message.role, content: &message.content, tool_calls })
 }
 
 #[cfg(test)]
@@ -93,19 +84,9 @@ mod tests {
     fn everything_that_decides_the_distribution_is_sent() {
         let mut call = Message::new("assistant", "");
         call.tool_calls = Some(r#"[{"id":"1"}]"#.to_owned());
-        let sampling = Sampling {
-            seed: Some(u64::MAX),
-            logprobs: true,
-            ..Sampling::full(0.8, 48)
-        };
-        let request = Request {
-            messages: vec![Message::new("user", "七"), call],
-            sampling,
-            sample: 4,
-            salt: None,
-        };
-        let json: serde_json::Value =
-            serde_json::from_slice(&body("m", &request).unwrap()).unwrap();
+        let sampling = Sampling { seed: Some(u64::MAX), logprobs: true, ..Sampling::full(0.8, 48) };
+        let request = Request { messages: vec![Message::new("user", "七"), call], sampling, sample: 4, salt: None };
+        let json: serde_json::Value = serde_json::from_slice(&body("m", &request).unwrap()).unwrap();
         let expected = serde_json::json!({
             "model": "m",
             "messages": [{"role": "user", "content": "七"}, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}],
@@ -119,12 +100,7 @@ mod tests {
     fn tool_calls_that_are_no_json_are_the_rows_fault() {
         let mut call = Message::new("assistant", "");
         call.tool_calls = Some("[".to_owned());
-        let request = Request {
-            messages: vec![call],
-            sampling: Sampling::full(0.0, 1),
-            sample: 0,
-            salt: None,
-        };
+        let request = Request { messages: vec![call], sampling: Sampling::full(0.0, 1), sample: 0, salt: None };
         assert!(body("m", &request).unwrap_err().contains("tool_calls"));
     }
 }

@@ -38,14 +38,7 @@ impl Index {
         }
         let number = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
         self.by_path.insert(path.clone(), number);
-        self.files.push(Known {
-            path,
-            own,
-            walked: 0,
-            size: 0,
-            damaged: 0,
-            torn: false,
-        });
+        self.files.push(Known { path, own, walked: 0, size: 0, damaged: 0, torn: false });
         number
     }
 

@@ -195,14 +195,12 @@ impl CallStore {
     /// # Errors
     /// A full disk or a folder that cannot be written; the file is then cut back to its whole records.
     pub fn append(&self, key: &CallKey, call: &StoredCall) -> Result<(), ModelError> {
-        let bytes =
-            record::encode(key, call).map_err(|error| ModelError::store(&self.folder, error))?;
+        let bytes = record::encode(key, call).map_err(|error| ModelError::store(&self.folder, error))?;
         let slug = call.model.slug();
         let mut writers = lock(&self.writers);
         if !writers.contains_key(&slug) {
             let folder = self.folder.join(&slug);
-            let writer =
-                Writer::create(&folder).map_err(|error| ModelError::store(folder, error))?;
+            let writer = Writer::create(&folder).map_err(|error| ModelError::store(folder, error))?;
             writers.insert(slug.clone(), writer);
         }
         let Some(writer) = writers.get_mut(&slug) else {
@@ -211,11 +209,7 @@ impl CallStore {
         let path = writer.path().to_owned();
         match writer.append(&bytes) {
             Ok(offset) => {
-                self.index_own(
-                    path,
-                    *key,
-                    Place::of_record(call.reply.kind(), offset, bytes.len()),
-                );
+                self.index_own(path, *key, Place::of_record(call.reply.kind(), offset, bytes.len()));
                 Ok(())
             }
             Err(error) => {
@@ -234,9 +228,7 @@ impl CallStore {
     pub fn sync(&self) -> Result<(), ModelError> {
         for writer in lock(&self.writers).values_mut() {
             let path = writer.path().to_owned();
-            writer
-                .sync()
-                .map_err(|error| ModelError::store(path, error))?;
+            writer.sync().map_err(|error| ModelError::store(path, error))?;
         }
         Ok(())
     }
@@ -247,14 +239,11 @@ impl CallStore {
         for model in list(&self.folder)? {
             if model.is_dir() {
                 found.extend(
-                    list(&model)?
-                        .into_iter()
-                        .filter(|path| path.extension().is_some_and(|end| end == EXTENSION)),
+                    list(&model)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == EXTENSION)),
                 );
             }
         }
-        found
-            .sort_by(|first, second| (first.file_name(), first).cmp(&(second.file_name(), second)));
+        found.sort_by(|first, second| (first.file_name(), first).cmp(&(second.file_name(), second)));
         Ok(found)
     }
 
@@ -262,13 +251,7 @@ impl CallStore {
         let mut index = write(&self.index);
         let number = index.number_of(path, false);
         for (key, place) in walk.records {
-            index.insert(
-                key,
-                Place {
-                    file: number,
-                    ..place
-                },
-            );
+            index.insert(key, Place { file: number, ..place });
         }
         if let Some(known) = index.files.get_mut(number as usize) {
             known.walked = walk.end;
@@ -281,13 +264,7 @@ impl CallStore {
     fn index_own(&self, path: PathBuf, key: CallKey, place: Place) {
         let mut index = write(&self.index);
         let number = index.number_of(path, true);
-        index.insert(
-            key,
-            Place {
-                file: number,
-                ..place
-            },
-        );
+        index.insert(key, Place { file: number, ..place });
     }
 
     /// Reads and checks a record's payload. When its file has changed (another process pruned it), the
@@ -298,17 +275,10 @@ impl CallStore {
             let Some((place, path)) = self.place(key) else {
                 return Ok(None);
             };
-            match self
-                .handle(place.file, &path)
-                .and_then(|file| record::read_payload(&file, key, place))
-            {
+            match self.handle(place.file, &path).and_then(|file| record::read_payload(&file, key, place)) {
                 Ok(Some(payload)) => return Ok(Some(payload)),
                 Ok(None) => {}
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
-                    ) => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {}
                 Err(error) => return Err(ModelError::store(path, error)),
             }
             self.forget(key);
@@ -328,10 +298,7 @@ impl CallStore {
     fn forget(&self, key: &CallKey) {
         let mut index = write(&self.index);
         if let Some(place) = index.remove(key) {
-            let gone = index
-                .files
-                .get(place.file as usize)
-                .is_none_or(|file| !file.path.exists());
+            let gone = index.files.get(place.file as usize).is_none_or(|file| !file.path.exists());
             index.unreadable += u64::from(!gone);
         }
     }
@@ -347,10 +314,7 @@ impl CallStore {
             handles.push_front((number, Arc::new(File::open(path)?)));
             handles.truncate(OPEN_FILES);
         }
-        handles
-            .front()
-            .map(|(_, file)| Arc::clone(file))
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
+        handles.front().map(|(_, file)| Arc::clone(file)).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -375,13 +339,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(|error| ModelError::store(folder, error))?,
     };
-    entries
-        .map(|entry| {
-            entry
-                .map(|entry| entry.path())
-                .map_err(|error| ModelError::store(folder, error))
-        })
-        .collect()
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(|error| ModelError::store(folder, error))).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

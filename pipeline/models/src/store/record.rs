@@ -50,12 +50,7 @@ impl Place {
     /// Place of a record of `bytes` bytes, header included; the file is filled in by the index.
     pub(super) fn of_record(kind: Kind, offset: u64, bytes: usize) -> Self {
         let length = u32::try_from(bytes.saturating_sub(HEADER)).unwrap_or(u32::MAX);
-        Self {
-            file: 0,
-            length,
-            offset,
-            kind,
-        }
+        Self { file: 0, length, offset, kind }
     }
 
     pub(super) fn end(&self) -> u64 {
@@ -105,19 +100,14 @@ pub(super) fn decode(payload: &[u8]) -> Option<StoredCall> {
 }
 
 /// Reads the payload at `place`, `None` unless it is whole and belongs to `key`.
-pub(super) fn read_payload(
-    file: &File,
-    key: &CallKey,
-    place: Place,
-) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn read_payload(file: &File, key: &CallKey, place: Place) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = vec![0; HEADER + place.length as usize];
     file.read_exact_at(&mut bytes, place.offset)?;
     let Some((header, payload)) = bytes.split_first_chunk::<HEADER>() else {
         return Ok(None);
     };
-    let whole = Header::parse(header).is_some_and(|header| {
-        header.key == *key && header.length == place.length && header.sum == xxh3_64(payload)
-    });
+    let whole = Header::parse(header)
+        .is_some_and(|header| header.key == *key && header.length == place.length && header.sum == xxh3_64(payload));
     if !whole {
         return Ok(None);
     }
@@ -127,10 +117,7 @@ pub(super) fn read_payload(
 
 /// Walks the headers from `from` to `size`, over the payloads and over damage.
 pub(super) fn walk(file: &File, from: u64, size: u64) -> io::Result<Walk> {
-    let mut walk = Walk {
-        end: from,
-        ..Walk::default()
-    };
+    let mut walk = Walk { end: from, ..Walk::default() };
     while walk.end < size {
         if let Some((key, place)) = whole_record(file, walk.end, size)? {
             walk.end = place.end();
@@ -152,12 +139,7 @@ fn whole_record(file: &File, offset: u64, size: u64) -> io::Result<Option<(CallK
     let Some(header) = header_at(file, offset, size)? else {
         return Ok(None);
     };
-    let place = Place {
-        file: 0,
-        length: header.length,
-        offset,
-        kind: header.kind,
-    };
+    let place = Place { file: 0, length: header.length, offset, kind: header.kind };
     if place.end() > size {
         return Ok(None);
     }

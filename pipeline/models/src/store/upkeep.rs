@@ -104,8 +104,7 @@ impl CallStore {
                 pruned.in_use.push(path);
                 continue;
             }
-            prune_file(&path, what, &mut pruned)
-                .map_err(|error| ModelError::store(&path, error))?;
+            prune_file(&path, what, &mut pruned).map_err(|error| ModelError::store(&path, error))?;
         }
         if !what.dry_run {
             lock(&self.handles).clear();
@@ -137,9 +136,7 @@ impl CallSummary {
 impl Prune<'_> {
     fn removes(&self, key: &CallKey, call: &StoredCall) -> bool {
         self.before_ms.is_none_or(|time| call.time_ms < time)
-            && self
-                .model
-                .is_none_or(|name| call.model.model == name || call.model.to_string() == name)
+            && self.model.is_none_or(|name| call.model.model == name || call.model.to_string() == name)
             && self.keep.is_none_or(|keep| !keep.contains(key))
     }
 }
@@ -158,10 +155,7 @@ fn prune_file(path: &Path, what: &Prune<'_>, pruned: &mut Pruned) -> io::Result<
     if removed == 0 {
         return Ok(());
     }
-    let kept_bytes: u64 = keep
-        .iter()
-        .map(|(_, place)| HEADER as u64 + u64::from(place.length))
-        .sum();
+    let kept_bytes: u64 = keep.iter().map(|(_, place)| HEADER as u64 + u64::from(place.length)).sum();
     pruned.bytes += size.saturating_sub(kept_bytes);
     if what.dry_run {
         return Ok(());
@@ -180,11 +174,7 @@ fn prune_file(path: &Path, what: &Prune<'_>, pruned: &mut Pruned) -> io::Result<
 
 fn rewrite(path: &Path, keep: &[(CallKey, Place)]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let stem = path
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     // The name keeps its beginning, so that the order of files stays.
     let target = folder.join(format!("{stem}~.{EXTENSION}"));
     let draft = folder.join(format!("{stem}~.tmp"));
@@ -196,18 +186,13 @@ fn rewrite(path: &Path, keep: &[(CallKey, Place)]) -> io::Result<()> {
         source.read_exact_at(&mut bytes, place.offset)?;
         out.write_all(&bytes)?;
     }
-    out.into_inner()
-        .map_err(io::IntoInnerError::into_error)?
-        .sync_all()?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     fs::rename(&draft, &target)?;
     File::open(folder)?.sync_all()
 }
 
 /// Visits every record of a file; one that cannot be unpacked is given as `None`, a damaged one not at all.
-fn for_each_call(
-    path: &Path,
-    mut visit: impl FnMut(CallKey, Place, Option<StoredCall>),
-) -> io::Result<()> {
+fn for_each_call(path: &Path, mut visit: impl FnMut(CallKey, Place, Option<StoredCall>)) -> io::Result<()> {
     let file = File::open(path)?;
     let walk = record::walk(&file, 0, file.metadata()?.len())?;
     for (key, place) in walk.records {

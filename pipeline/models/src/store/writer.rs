@@ -34,26 +34,14 @@ impl Writer {
         fs::create_dir_all(folder)?;
         loop {
             let count = BEGUN.fetch_add(1, Ordering::Relaxed);
-            let name = format!(
-                "{:013}-{}-{}-{count}.{EXTENSION}",
-                now_ms(),
-                host(),
-                std::process::id()
-            );
+            let name = format!("{:013}-{}-{}-{count}.{EXTENSION}", now_ms(), host(), std::process::id());
             let path = folder.join(name);
             match OpenOptions::new().create_new(true).append(true).open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(file) => {
                     File::create(marker(&path))?;
-                    return Ok(Self {
-                        file,
-                        path,
-                        length: 0,
-                        unsynced: 0,
-                        synced: Instant::now(),
-                        usable: true,
-                    });
+                    return Ok(Self { file, path, length: 0, unsynced: 0, synced: Instant::now(), usable: true });
                 }
             }
         }
@@ -109,10 +97,7 @@ pub(super) fn is_in_use(path: &Path) -> bool {
     if let Some(process) = process_on_this_host(path) {
         return is_alive(process);
     }
-    let age = metadata
-        .modified()
-        .ok()
-        .and_then(|time| SystemTime::now().duration_since(time).ok());
+    let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
     age.is_none_or(|age| age < STALE)
 }
 
@@ -124,9 +109,7 @@ pub(super) fn remove_marker(path: &Path) {
 
 /// Milliseconds since 1970 UTC.
 pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -138,14 +121,8 @@ fn marker(path: &Path) -> PathBuf {
 }
 
 fn host() -> String {
-    let name = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
-    name.chars()
-        .filter(char::is_ascii_alphanumeric)
-        .take(32)
-        .collect()
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    name.chars().filter(char::is_ascii_alphanumeric).take(32).collect()
 }
 
 fn process_on_this_host(path: &Path) -> Option<i32> {

@@ -17,10 +17,7 @@ pub struct Seen {
 impl Seen {
     pub fn last_text(&self) -> String {
         let messages = self.body["messages"].as_array().unwrap();
-        messages.last().unwrap()["content"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        messages.last().unwrap()["content"].as_str().unwrap().to_owned()
     }
 }
 
@@ -111,11 +108,7 @@ impl Drop for Server {
         self.state.is_closed.store(true, Ordering::SeqCst);
         *self.state.closed.lock().unwrap() = true;
         self.state.closing.notify_all();
-        let _ = TcpStream::connect(
-            self.url
-                .trim_start_matches("http://")
-                .trim_end_matches("/v1"),
-        );
+        let _ = TcpStream::connect(self.url.trim_start_matches("http://").trim_end_matches("/v1"));
     }
 }
 
@@ -155,21 +148,13 @@ impl State {
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
         let number = self.seen.fetch_add(1, Ordering::SeqCst);
-        Some(Seen {
-            number,
-            path,
-            authorization,
-            body: serde_json::from_slice(&body).unwrap(),
-        })
+        Some(Seen { number, path, authorization, body: serde_json::from_slice(&body).unwrap() })
     }
 
     fn reply(&self, mut stream: &TcpStream, reply: Reply) -> bool {
         match reply {
             Reply::Status(status, headers, body) => {
-                let mut text = format!(
-                    "HTTP/1.1 {status} Scripted\r\ncontent-length: {}\r\n",
-                    body.len()
-                );
+                let mut text = format!("HTTP/1.1 {status} Scripted\r\ncontent-length: {}\r\n", body.len());
                 for (name, value) in headers {
                     text.extend([name, ": ", &value, "\r\n"]);
                 }

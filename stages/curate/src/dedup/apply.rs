@@ -13,10 +13,7 @@ use super::{CLUSTERS, decide};
 pub fn run(task: &mut Task<'_>) -> Result<(), StageError> {
     let decisions = task.shared("decisions", read)?;
     let fallen = rows::row_numbers(&decisions, "ordinal")?.values();
-    let (reasons, evidence) = (
-        rows::texts(&decisions, "reason")?,
-        rows::texts(&decisions, "evidence")?,
-    );
+    let (reasons, evidence) = (rows::texts(&decisions, "reason")?, rows::texts(&decisions, "evidence")?);
     let mut batches = task.batches()?;
     while let Some(batch) = batches.next() {
         let batch = batch?;
@@ -29,13 +26,9 @@ pub fn run(task: &mut Task<'_>) -> Result<(), StageError> {
                 continue;
             }
             let evidence = serde_json::from_str(evidence.value(next));
-            let evidence = evidence.map_err(|error| {
-                StageError::Internal(format!("evidence of a decision: {error}"))
-            })?;
-            judgements.push(Judgement::reject_with(
-                reasons.value(next).to_owned(),
-                evidence,
-            ));
+            let evidence =
+                evidence.map_err(|error| StageError::Internal(format!("evidence of a decision: {error}")))?;
+            judgements.push(Judgement::reject_with(reasons.value(next).to_owned(), evidence));
             next += 1;
         }
         write_judged(task, &batch, judgements)?;

@@ -16,9 +16,7 @@ mod units;
 use std::num::NonZeroUsize;
 
 use pipeline_core::error::ensure_share;
-use pipeline_core::{
-    Example, Output, ParamError, Port, Ports, Stage, StageError, Step, StepKind, Task,
-};
+use pipeline_core::{Example, Output, ParamError, Port, Ports, Stage, StageError, Step, StepKind, Task};
 use schemars::JsonSchema;
 use schemas::queries;
 use serde::{Deserialize, Serialize};
@@ -136,31 +134,18 @@ impl Stage for Dedup {
             row("c1", "How many sides has a cube?", "6"),
             row("c1", "How many sides has a cube?", "12"),
         ];
-        let rejected = [
-            "exact_duplicate",
-            "near_duplicate",
-            "label_conflict",
-            "label_conflict",
-        ];
+        let rejected = ["exact_duplicate", "near_duplicate", "label_conflict", "label_conflict"];
         Example::rows(json!({}), "rows", &queries::TABLE, rows).gives(2, &rejected)
     }
 
     fn validate(&self) -> Result<(), ParamError> {
         ensure_share("max_cluster_share", self.max_cluster_share)?;
         if !(self.threshold > 0.0 && self.threshold < 1.0) {
-            let message = format!(
-                "`threshold` must lie between 0 and 1, found {}",
-                self.threshold
-            );
-            return Err(
-                ParamError::new("threshold", message).hint("`near = false` drops equal texts only")
-            );
+            let message = format!("`threshold` must lie between 0 and 1, found {}", self.threshold);
+            return Err(ParamError::new("threshold", message).hint("`near = false` drops equal texts only"));
         }
         if self.across && self.within.is_some() {
-            return Err(ParamError::new(
-                "across",
-                "`across` compares all rows, `within` only some: give one of them",
-            ));
+            return Err(ParamError::new("across", "`across` compares all rows, `within` only some: give one of them"));
         }
         Ok(())
     }
@@ -193,16 +178,9 @@ impl Dedup {
     /// a needless one costs time only.
     fn bands(&self) -> Bands {
         let components = self.components.get();
-        let bands = (1..=components).rev().map(|rows| Bands {
-            bands: components / rows,
-            rows,
-        });
-        let mut found =
-            bands.filter(|bands| bands.probability(self.threshold) >= FOUND_AT_THRESHOLD);
-        found.next().unwrap_or(Bands {
-            bands: components,
-            rows: 1,
-        })
+        let bands = (1..=components).rev().map(|rows| Bands { bands: components / rows, rows });
+        let mut found = bands.filter(|bands| bands.probability(self.threshold) >= FOUND_AT_THRESHOLD);
+        found.next().unwrap_or(Bands { bands: components, rows: 1 })
     }
 
     fn view_builder() -> ViewBuilder {

@@ -45,11 +45,7 @@ impl Near {
     ) -> Result<Self, StageError> {
         let mut sets = UnionFind::new(u32::try_from(members.len()).unwrap_or(u32::MAX));
         if !dedup.near {
-            return Ok(Self {
-                sets,
-                candidates: HashMap::new(),
-                number_twins: 0,
-            });
+            return Ok(Self { sets, candidates: HashMap::new(), number_twins: 0 });
         }
         let bands = dedup.bands().bands;
         let mut is_candidate = vec![false; members.len()];
@@ -63,31 +59,18 @@ impl Near {
             .filter(|(member, _)| is_candidate[*member as usize])
             .map(|(member, unit)| (units.all[*unit as usize].first, member))
             .collect();
-        let candidates = read_candidates(dedup, parts, task, &wanted, |member| {
-            units.label(members[member as usize])
-        })?;
-        let mut verifier = Verifier {
-            dedup,
-            parts,
-            candidates: &candidates,
-            is_twin: vec![false; members.len()],
-        };
+        let candidates = read_candidates(dedup, parts, task, &wanted, |member| units.label(members[member as usize]))?;
+        let mut verifier = Verifier { dedup, parts, candidates: &candidates, is_twin: vec![false; members.len()] };
         let mut result = Ok(());
         for_each_bucket(units, members, bands, |bucket| {
             if result.is_ok() {
                 result = task.check_cancelled();
-                join(bucket, &mut sets, |one, two| {
-                    verifier.is_duplicate(one, two)
-                });
+                join(bucket, &mut sets, |one, two| verifier.is_duplicate(one, two));
             }
         });
         result?;
         let number_twins = verifier.is_twin.iter().filter(|is_twin| **is_twin).count();
-        Ok(Self {
-            sets,
-            candidates,
-            number_twins,
-        })
+        Ok(Self { sets, candidates, number_twins })
     }
 
     /// Jaccard index of two members; 0 where one of them shares no band with any other.
@@ -100,27 +83,16 @@ impl Near {
 }
 
 /// Calls `visit` with each run of two or more members that share a hash in a band, in ascending order.
-fn for_each_bucket(
-    units: &Units,
-    members: &[u32],
-    bands: usize,
-    mut visit: impl FnMut(&[(u64, u32)]),
-) {
+fn for_each_bucket(units: &Units, members: &[u32], bands: usize, mut visit: impl FnMut(&[(u64, u32)])) {
     let mut column: Vec<(u64, u32)> = Vec::with_capacity(members.len());
     for band in 0..bands {
         column.clear();
-        let hashes = (0..).zip(members).filter_map(|(member, unit)| {
-            units
-                .bands(*unit, bands)
-                .get(band)
-                .map(|hash| (*hash, member))
-        });
+        let hashes = (0..)
+            .zip(members)
+            .filter_map(|(member, unit)| units.bands(*unit, bands).get(band).map(|hash| (*hash, member)));
         column.extend(hashes);
         column.par_sort_unstable();
-        column
-            .chunk_by(|one, two| one.0 == two.0)
-            .filter(|bucket| bucket.len() > 1)
-            .for_each(&mut visit);
+        column.chunk_by(|one, two| one.0 == two.0).filter(|bucket| bucket.len() > 1).for_each(&mut visit);
     }
 }
 
@@ -163,18 +135,15 @@ struct Verifier<'a> {
 
 impl Verifier<'_> {
     fn is_duplicate(&mut self, one: u32, two: u32) -> bool {
-        let (Some(first), Some(second)) = (self.candidates.get(&one), self.candidates.get(&two))
-        else {
+        let (Some(first), Some(second)) = (self.candidates.get(&one), self.candidates.get(&two)) else {
             return false;
         };
         if first.shingles.jaccard(&second.shingles) < self.dedup.threshold {
             return false;
         }
-        let has_same_label =
-            self.parts.level.has_label() && first.label.is_some() && first.label == second.label;
-        let are_twins = self.dedup.number_twins == NumberTwins::Keep
-            && first.numbers != second.numbers
-            && !has_same_label;
+        let has_same_label = self.parts.level.has_label() && first.label.is_some() && first.label == second.label;
+        let are_twins =
+            self.dedup.number_twins == NumberTwins::Keep && first.numbers != second.numbers && !has_same_label;
         if are_twins {
             self.is_twin[one as usize] = true;
             self.is_twin[two as usize] = true;
@@ -203,23 +172,13 @@ fn read_candidates(
             .zip(0..batch.num_rows())
             .filter_map(|(ordinal, row)| wanted.get(&ordinal).map(|member| (row, *member)))
             .collect();
-        let read = found.into_par_iter().with_min_len(32).map_init(
-            Dedup::view_builder,
-            |views, (row, member)| {
-                let text = texts.at(row)?;
-                let view = views.build(&text);
-                let numbers: Vec<u64> = view.numbers().collect();
-                let shingles = dedup.shingles(view)?;
-                Some((
-                    member,
-                    Candidate {
-                        shingles,
-                        numbers: run_hash(&numbers),
-                        label: label(member),
-                    },
-                ))
-            },
-        );
+        let read = found.into_par_iter().with_min_len(32).map_init(Dedup::view_builder, |views, (row, member)| {
+            let text = texts.at(row)?;
+            let view = views.build(&text);
+            let numbers: Vec<u64> = view.numbers().collect();
+            let shingles = dedup.shingles(view)?;
+            Some((member, Candidate { shingles, numbers: run_hash(&numbers), label: label(member) }))
+        });
         candidates.extend(read.collect::<Vec<_>>().into_iter().flatten());
     }
     Ok(candidates)

@@ -52,8 +52,7 @@ impl Parts {
     /// When the port has no input.
     pub fn of(dedup: &Dedup, task: &Task<'_>) -> Result<Self, StageError> {
         let input = task.port("rows").first();
-        let input =
-            input.ok_or_else(|| StageError::Internal("port `rows` has no input".to_owned()))?;
+        let input = input.ok_or_else(|| StageError::Internal("port `rows` has no input".to_owned()))?;
         Ok(Self::in_schema(dedup, &input.schema))
     }
 
@@ -65,8 +64,7 @@ impl Parts {
             (true, Some(_)) => Level::QueryOfTraces,
             (true, None) => Level::Trace,
         };
-        let natural =
-            (level == Level::Trace && !dedup.across).then(|| queries::QUERY_ID.to_owned());
+        let natural = (level == Level::Trace && !dedup.across).then(|| queries::QUERY_ID.to_owned());
         Self {
             column: dedup.column.clone(),
             has_options: dedup.column == queries::PROMPT && has(queries::OPTIONS),
@@ -102,15 +100,8 @@ impl Parts {
     /// # Errors
     /// When a column is missing or of another type.
     pub fn texts<'a>(&self, batch: &'a RecordBatch) -> Result<Texts<'a>, StageError> {
-        let options = if self.has_options {
-            Some(rows::lists(batch, queries::OPTIONS)?)
-        } else {
-            None
-        };
-        Ok(Texts {
-            texts: rows::texts(batch, &self.column)?,
-            options,
-        })
+        let options = if self.has_options { Some(rows::lists(batch, queries::OPTIONS)?) } else { None };
+        Ok(Texts { texts: rows::texts(batch, &self.column)?, options })
     }
 }
 
@@ -125,10 +116,7 @@ impl<'a> Texts<'a> {
     /// The text of a row, with one line for each option; `None` where there is nothing but white space.
     pub fn at(&self, row: usize) -> Option<Cow<'a, str>> {
         let text = rows::text_at(self.texts, row).filter(|text| !text.trim().is_empty())?;
-        let options = self
-            .options
-            .and_then(|options| rows::list_texts(options, row))
-            .unwrap_or_default();
+        let options = self.options.and_then(|options| rows::list_texts(options, row)).unwrap_or_default();
         if options.is_empty() {
             return Some(Cow::Borrowed(text));
         }
@@ -144,17 +132,9 @@ impl Dedup {
     pub(super) fn ensure_columns(&self, rows: &TableType) -> Result<(), ParamError> {
         text_column::ensure(rows, &self.column)?;
         let wrong = |parameter: &str, column: &str, what: &str| {
-            ParamError::new(
-                parameter,
-                format!("the input has no {what} column `{column}`"),
-            )
+            ParamError::new(parameter, format!("the input has no {what} column `{column}`"))
         };
-        let kind = |column: &str| {
-            rows.schema
-                .field_with_name(column)
-                .ok()
-                .map(|field| field.data_type().clone())
-        };
+        let kind = |column: &str| rows.schema.field_with_name(column).ok().map(|field| field.data_type().clone());
         if let Some(within) = &self.within
             && kind(within) != Some(DataType::Utf8View)
         {

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{
-    ArrayRef, AsArray, Float64Array, ListArray, ListBuilder, RecordBatch, StringViewArray,
-    UInt64Array, UInt64Builder,
+    ArrayRef, AsArray, Float64Array, ListArray, ListBuilder, RecordBatch, StringViewArray, UInt64Array, UInt64Builder,
 };
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use pipeline_core::{StageError, Task, rows};
@@ -56,9 +55,7 @@ pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), Stag
         let batch = batch?;
         let queries = rows::texts(&batch, queries::QUERY_ID)?;
         let is_first: Vec<bool> = (0..batch.num_rows())
-            .map(|row| {
-                parts.level != Level::QueryOfTraces || seen.insert(hash_of(&[queries.value(row)]))
-            })
+            .map(|row| parts.level != Level::QueryOfTraces || seen.insert(hash_of(&[queries.value(row)])))
             .collect();
         let signatures = signatures(dedup, parts, &batch, &is_first)?;
         let ordinals = UInt64Array::from_iter_values((batches.ordinal()..).take(batch.num_rows()));
@@ -86,28 +83,20 @@ pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), Stag
 pub fn hash_of(texts: &[&str]) -> u128 {
     let mut hasher = blake3::Hasher::new();
     for text in texts {
-        hasher
-            .update(&(text.len() as u64).to_le_bytes())
-            .update(text.as_bytes());
+        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
     }
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     u128::from_le_bytes(bytes)
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the low half is what is wanted"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
 fn low(hash: u128) -> u64 {
     hash as u64
 }
 
 fn half(signatures: &[Option<Signature>], half: impl Fn(u128) -> u128) -> UInt64Array {
-    signatures
-        .iter()
-        .map(|signature| signature.as_ref().map(|(hash, _)| low(half(*hash))))
-        .collect()
+    signatures.iter().map(|signature| signature.as_ref().map(|(hash, _)| low(half(*hash)))).collect()
 }
 
 fn labels(parts: &Parts, batch: &RecordBatch) -> Result<UInt64Array, StageError> {
@@ -115,10 +104,7 @@ fn labels(parts: &Parts, batch: &RecordBatch) -> Result<UInt64Array, StageError>
         return Ok(UInt64Array::new_null(batch.num_rows()));
     }
     let labels = rows::texts(batch, queries::LABEL)?;
-    Ok(labels
-        .iter()
-        .map(|label| label.map(|label| low(hash_of(&[label]))))
-        .collect())
+    Ok(labels.iter().map(|label| label.map(|label| low(hash_of(&[label])))).collect())
 }
 
 fn best(parts: &Parts, batch: &RecordBatch) -> Result<Float64Array, StageError> {
@@ -127,10 +113,7 @@ fn best(parts: &Parts, batch: &RecordBatch) -> Result<Float64Array, StageError> 
     };
     let column = rows::column(batch, name)?;
     if let Some(integers) = column.as_primitive_opt::<Int64Type>() {
-        return Ok(integers
-            .iter()
-            .map(|value| value.map(|value| value as f64))
-            .collect());
+        return Ok(integers.iter().map(|value| value.map(|value| value as f64)).collect());
     }
     rows::floats(batch, name).cloned()
 }
@@ -157,11 +140,7 @@ fn signatures(
     is_first: &[bool],
 ) -> Result<Vec<Option<Signature>>, StageError> {
     let texts = parts.texts(batch)?;
-    let within = parts
-        .within
-        .as_deref()
-        .map(|column| rows::texts(batch, column))
-        .transpose()?;
+    let within = parts.within.as_deref().map(|column| rows::texts(batch, column)).transpose()?;
     let bands = dedup.near.then(|| dedup.bands());
     let signature = |maker: &mut Option<Maker>, row: usize| {
         if !is_first[row] {
@@ -171,9 +150,7 @@ fn signatures(
         sign(dedup, maker.as_mut(), &texts, group, row)
     };
     let rows = (0..batch.num_rows()).into_par_iter().with_min_len(64);
-    Ok(rows
-        .map_init(|| bands.map(|bands| Maker::new(dedup, bands)), signature)
-        .collect())
+    Ok(rows.map_init(|| bands.map(|bands| Maker::new(dedup, bands)), signature).collect())
 }
 
 /// Working memory of one thread.
@@ -187,12 +164,7 @@ struct Maker {
 impl Maker {
     fn new(dedup: &Dedup, bands: Bands) -> Self {
         let sketcher = SuperMinHash::new(dedup.components, SKETCH_SEED);
-        Self {
-            views: Dedup::view_builder(),
-            sketcher,
-            sketch: Vec::new(),
-            bands,
-        }
+        Self { views: Dedup::view_builder(), sketcher, sketch: Vec::new(), bands }
     }
 }
 

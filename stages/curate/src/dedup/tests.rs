@@ -17,24 +17,15 @@ fn query(id: &str, prompt: &str, label: Option<&str>) -> Value {
 }
 
 fn run(params: Value, rows: Vec<Value>) -> Result<Outcome, StageError> {
-    Trial::new(&ENTRY, params)
-        .rows("rows", &queries::TABLE, rows)
-        .run(&Cut::slices(3))
+    Trial::new(&ENTRY, params).rows("rows", &queries::TABLE, rows).run(&Cut::slices(3))
 }
 
 fn run_traces(params: Value, rows: Vec<Value>) -> Outcome {
-    Trial::new(&ENTRY, params)
-        .rows("rows", &traces::TABLE, rows)
-        .run(&Cut::slices(2))
-        .unwrap()
+    Trial::new(&ENTRY, params).rows("rows", &traces::TABLE, rows).run(&Cut::slices(2)).unwrap()
 }
 
 fn kept(outcome: &Outcome) -> Vec<String> {
-    outcome
-        .column("query_id")
-        .iter()
-        .map(|id| id.as_str().unwrap().to_owned())
-        .collect()
+    outcome.column("query_id").iter().map(|id| id.as_str().unwrap().to_owned()).collect()
 }
 
 fn evidence(row: &Value) -> Value {
@@ -48,12 +39,8 @@ fn it_conforms() {
 
 #[test]
 fn short_texts_are_duplicates_only_when_they_say_the_same() {
-    let rows = vec![
-        query("1", "cat", None),
-        query("2", "dog", None),
-        query("3", "cat", None),
-        query("4", "Cat!", None),
-    ];
+    let rows =
+        vec![query("1", "cat", None), query("2", "dog", None), query("3", "cat", None), query("4", "Cat!", None)];
     let outcome = run(json!({}), rows).unwrap();
     assert_eq!(kept(&outcome), ["1", "2"]);
     assert_eq!(outcome.reasons(), ["exact_duplicate", "near_duplicate"]);
@@ -62,23 +49,11 @@ fn short_texts_are_duplicates_only_when_they_say_the_same() {
 #[test]
 fn texts_of_other_scripts_are_told_apart() {
     let rows = vec![
-        query(
-            "1",
-            "كم عدد الكتب التي اشتراها أحمد من المكتبة يوم الاثنين الماضي",
-            None,
-        ),
-        query(
-            "2",
-            "ما هي عاصمة البلاد التي يسكن فيها أكثر الناس في هذه القارة",
-            None,
-        ),
+        query("1", "كم عدد الكتب التي اشتراها أحمد من المكتبة يوم الاثنين الماضي", None),
+        query("2", "ما هي عاصمة البلاد التي يسكن فيها أكثر الناس في هذه القارة", None),
         query("3", "小明有三只羊和五只鸡，他一共有多少只动物？", None),
         query("4", "一列火车从北京开往上海，中途停靠几个车站？", None),
-        query(
-            "5",
-            "请问：小明有三只羊和五只鸡，他一共有多少只动物？",
-            None,
-        ),
+        query("5", "请问：小明有三只羊和五只鸡，他一共有多少只动物？", None),
     ];
     let outcome = run(json!({}), rows).unwrap();
     assert_eq!(kept(&outcome), ["1", "2", "3", "4"]);
@@ -101,39 +76,21 @@ fn missing_and_blank_texts_are_no_duplicates() {
 #[test]
 fn number_twins_stay_unless_they_have_one_label_or_are_unwanted() {
     let twin = TEXT.replace('5', "6");
-    let with =
-        |one: Option<&str>, two: Option<&str>| vec![query("1", TEXT, one), query("2", &twin, two)];
+    let with = |one: Option<&str>, two: Option<&str>| vec![query("1", TEXT, one), query("2", &twin, two)];
     let kept = |params: Value, rows| run(params, rows).unwrap().kept;
     // 0.5: one changed number costs five shingles of each short text
-    assert_eq!(
-        kept(json!({ "threshold": 0.5 }), with(Some("12"), Some("13"))),
-        2
-    );
+    assert_eq!(kept(json!({ "threshold": 0.5 }), with(Some("12"), Some("13"))), 2);
     assert_eq!(kept(json!({ "threshold": 0.5 }), with(None, None)), 2);
-    assert_eq!(
-        kept(json!({ "threshold": 0.5 }), with(Some("12"), Some("12"))),
-        1
-    );
-    assert_eq!(
-        kept(
-            json!({ "number_twins": "drop" }),
-            with(Some("12"), Some("13"))
-        ),
-        1
-    );
+    assert_eq!(kept(json!({ "threshold": 0.5 }), with(Some("12"), Some("12"))), 1);
+    assert_eq!(kept(json!({ "number_twins": "drop" }), with(Some("12"), Some("13"))), 1);
 }
 
 #[test]
 fn other_operators_are_other_problems() {
     let long = |operator: &str| {
-        format!(
-            "Work out the value of the following expression and write only the number: 12 {operator} 7"
-        )
+        format!("Work out the value of the following expression and write only the number: 12 {operator} 7")
     };
-    let rows = vec![
-        query("1", &long("+"), Some("19")),
-        query("2", &long("-"), Some("5")),
-    ];
+    let rows = vec![query("1", &long("+"), Some("19")), query("2", &long("-"), Some("5"))];
     assert_eq!(run(json!({ "threshold": 0.9 }), rows).unwrap().kept, 2);
 }
 
@@ -150,14 +107,8 @@ fn options_belong_to_the_text() {
 
 #[test]
 fn the_smallest_id_or_the_best_value_stays() {
-    let row =
-        |id: &str, rate: Option<f64>| json!({ "query_id": id, "prompt": TEXT, "pass_rate": rate });
-    let rows = vec![
-        row("c", Some(0.2)),
-        row("b", Some(0.9)),
-        row("a", None),
-        row("d", Some(0.9)),
-    ];
+    let row = |id: &str, rate: Option<f64>| json!({ "query_id": id, "prompt": TEXT, "pass_rate": rate });
+    let rows = vec![row("c", Some(0.2)), row("b", Some(0.9)), row("a", None), row("d", Some(0.9))];
     assert_eq!(kept(&run(json!({}), rows.clone()).unwrap()), ["a"]);
     let outcome = run(json!({ "best": "pass_rate" }), rows).unwrap();
     assert_eq!(kept(&outcome), ["b"]);
@@ -182,10 +133,7 @@ fn one_id_with_two_labels_falls_out_whole_and_takes_nothing_with_it() {
 fn within_compares_rows_of_one_value_only() {
     let row = |id: &str, domain: &str| json!({ "query_id": id, "prompt": TEXT, "domain": domain });
     let rows = vec![row("1", "math"), row("2", "stem"), row("3", "math")];
-    assert_eq!(
-        kept(&run(json!({ "within": "domain" }), rows.clone()).unwrap()),
-        ["1", "2"]
-    );
+    assert_eq!(kept(&run(json!({ "within": "domain" }), rows.clone()).unwrap()), ["1", "2"]);
     assert_eq!(kept(&run(json!({}), rows).unwrap()), ["1"]);
 }
 
@@ -216,10 +164,7 @@ fn responses_are_compared_within_their_query() {
         trace("b", "4", &TEXT.replace('5', "6")),
     ];
     let params = json!({ "column": "response", "threshold": 0.5 });
-    assert_eq!(
-        run_traces(params, rows.clone()).column("trace_id"),
-        ["1", "3", "4"]
-    );
+    assert_eq!(run_traces(params, rows.clone()).column("trace_id"), ["1", "3", "4"]);
     let params = json!({ "column": "response", "threshold": 0.5, "across": true });
     assert_eq!(run_traces(params, rows).column("trace_id"), ["1", "4"]);
 }
@@ -228,64 +173,31 @@ fn responses_are_compared_within_their_query() {
 fn only_verified_pairs_are_joined() {
     // one component a band: almost any two texts that share a shingle become candidates
     let start = "In a small town by the sea there lived a";
-    let rows: Vec<Value> = [
-        "tall baker who sold bread",
-        "young sailor with a red boat",
-        "teacher of nine lively pupils",
-    ]
-    .iter()
-    .enumerate()
-    .map(|(row, end)| {
-        query(
-            &format!("{row}"),
-            &format!("{start} {end} and hoped for a mild winter"),
-            None,
-        )
-    })
-    .collect();
-    assert_eq!(
-        run(json!({ "components": 2, "threshold": 0.8 }), rows.clone())
-            .unwrap()
-            .kept,
-        3
-    );
+    let rows: Vec<Value> =
+        ["tall baker who sold bread", "young sailor with a red boat", "teacher of nine lively pupils"]
+            .iter()
+            .enumerate()
+            .map(|(row, end)| query(&format!("{row}"), &format!("{start} {end} and hoped for a mild winter"), None))
+            .collect();
+    assert_eq!(run(json!({ "components": 2, "threshold": 0.8 }), rows.clone()).unwrap().kept, 3);
     assert_eq!(run(json!({ "threshold": 0.2 }), rows).unwrap().kept, 1);
 }
 
 #[test]
 fn a_cluster_that_swallows_the_data_is_an_alarm() {
     let rows: Vec<Value> = (0..120)
-        .map(|row| {
-            query(
-                &format!("{row:03}"),
-                &if row < 70 {
-                    TEXT.to_owned()
-                } else {
-                    format!("word{row}")
-                },
-                None,
-            )
-        })
+        .map(|row| query(&format!("{row:03}"), &if row < 70 { TEXT.to_owned() } else { format!("word{row}") }, None))
         .collect();
     let error = run(json!({}), rows.clone()).unwrap_err();
-    assert!(
-        matches!(&error, StageError::Alarm(message) if message.contains("70 of 120") && message.contains("`000`"))
-    );
+    assert!(matches!(&error, StageError::Alarm(message) if message.contains("70 of 120") && message.contains("`000`")));
     let outcome = run(json!({ "max_cluster_share": 0.6 }), rows).unwrap();
     assert_eq!(outcome.kept, 51);
-    assert_eq!(
-        outcome.notes["clusters"]["largest"],
-        json!([{ "of": "000", "size": 70 }])
-    );
+    assert_eq!(outcome.notes["clusters"]["largest"], json!([{ "of": "000", "size": 70 }]));
 }
 
 #[test]
 fn without_near_only_equal_texts_fall_out() {
-    let rows = vec![
-        query("1", TEXT, None),
-        query("2", &TEXT.to_uppercase(), None),
-        query("3", TEXT, None),
-    ];
+    let rows = vec![query("1", TEXT, None), query("2", &TEXT.to_uppercase(), None), query("3", TEXT, None)];
     let outcome = run(json!({ "near": false }), rows).unwrap();
     assert_eq!(kept(&outcome), ["1", "2"]);
 }
@@ -301,15 +213,8 @@ fn parameters_that_cannot_be_used_are_refused() {
     ] {
         assert!((ENTRY.parse)(&params).is_err(), "{params}");
     }
-    for params in [
-        json!({ "column": "x" }),
-        json!({ "best": "domain" }),
-        json!({ "within": "pass_rate" }),
-    ] {
-        assert!(
-            run(params.clone(), vec![query("1", TEXT, None)]).is_err(),
-            "{params}"
-        );
+    for params in [json!({ "column": "x" }), json!({ "best": "domain" }), json!({ "within": "pass_rate" })] {
+        assert!(run(params.clone(), vec![query("1", TEXT, None)]).is_err(), "{params}");
     }
 }
 
@@ -318,10 +223,7 @@ fn pairs_at_the_threshold_are_found_almost_surely() {
     for threshold in [0.3, 0.5, 0.8, 0.9, 0.97] {
         let dedup: Dedup = serde_json::from_value(json!({ "threshold": threshold })).unwrap();
         let bands = dedup.bands();
-        assert!(
-            bands.probability(threshold) >= FOUND_AT_THRESHOLD,
-            "{threshold} {bands:?}"
-        );
+        assert!(bands.probability(threshold) >= FOUND_AT_THRESHOLD, "{threshold} {bands:?}");
         assert!(bands.bands * bands.rows <= 128);
     }
 }
@@ -333,11 +235,7 @@ fn rows() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(row, 1..24).prop_map(|rows| {
         let row = |(words, id, label): (Vec<&str>, u8, Option<u8>)| {
             let text = words.join(" ");
-            query(
-                &format!("{text}-{id}"),
-                &text,
-                label.map(|label| format!("{label}")).as_deref(),
-            )
+            query(&format!("{text}-{id}"), &text, label.map(|label| format!("{label}")).as_deref())
         };
         rows.into_iter().map(row).collect()
     })
@@ -345,22 +243,14 @@ fn rows() -> impl Strategy<Value = Vec<Value>> {
 
 fn trial(rows: &[Value], cut: &Cut) -> Outcome {
     let params = json!({ "threshold": 0.4, "shingle": { "size": 2 } });
-    Trial::new(&ENTRY, params)
-        .rows("rows", &queries::TABLE, rows.to_vec())
-        .run(cut)
-        .unwrap()
+    Trial::new(&ENTRY, params).rows("rows", &queries::TABLE, rows.to_vec()).run(cut).unwrap()
 }
 
 /// Ids that stay, and reason and evidence of those that fall out.
 fn story(outcome: &Outcome) -> (Vec<String>, Vec<String>) {
     let mut ids = kept(outcome);
     ids.sort();
-    let reject = |row: &Value| {
-        format!(
-            "{} {} {}",
-            row["query_id"], row["reject_reason"], row["reject_evidence"]
-        )
-    };
+    let reject = |row: &Value| format!("{} {} {}", row["query_id"], row["reject_reason"], row["reject_evidence"]);
     let mut rejects: Vec<String> = outcome.rejects.iter().map(reject).collect();
     rejects.sort();
     (ids, rejects)

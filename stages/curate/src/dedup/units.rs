@@ -71,36 +71,23 @@ impl Units {
     fn add(&mut self, parts: &Parts, batch: &RecordBatch) -> Result<(), StageError> {
         let ordinals = rows::row_numbers(batch, "ordinal")?;
         let (queries, traces) = (rows::texts(batch, "query")?, rows::texts(batch, "trace")?);
-        let (high, low) = (
-            rows::row_numbers(batch, "high")?,
-            rows::row_numbers(batch, "low")?,
-        );
-        let (labels, best) = (
-            rows::row_numbers(batch, "label")?,
-            rows::floats(batch, "best")?,
-        );
+        let (high, low) = (rows::row_numbers(batch, "high")?, rows::row_numbers(batch, "low")?);
+        let (labels, best) = (rows::row_numbers(batch, "label")?, rows::floats(batch, "best")?);
         let bands = rows::lists(batch, "bands")?;
         for row in 0..batch.num_rows() {
             let query = self.query(queries.value(row))?;
             self.add_label(query, labels.is_valid(row).then(|| labels.value(row)));
-            let content = high
-                .is_valid(row)
-                .then(|| u128::from(high.value(row)) << 64 | u128::from(low.value(row)));
+            let content = high.is_valid(row).then(|| u128::from(high.value(row)) << 64 | u128::from(low.value(row)));
             let unit = Unit {
                 query,
                 trace: rows::text_at(traces, row).map(Box::from),
                 first: ordinals.value(row),
                 content,
-                best: if best.is_valid(row) && !best.value(row).is_nan() {
-                    best.value(row)
-                } else {
-                    f64::NEG_INFINITY
-                },
+                best: if best.is_valid(row) && !best.value(row).is_nan() { best.value(row) } else { f64::NEG_INFINITY },
                 bands: bands.is_valid(row).then_some(self.bands.len()),
             };
             if unit.bands.is_some() {
-                self.bands
-                    .extend_from_slice(bands.value(row).as_primitive::<UInt64Type>().values());
+                self.bands.extend_from_slice(bands.value(row).as_primitive::<UInt64Type>().values());
             }
             let index = self.place(parts, unit)?;
             self.rows.push((ordinals.value(row), index));
@@ -114,11 +101,7 @@ impl Units {
         }
         let index = number(self.queries.len())?;
         let id: Arc<str> = Arc::from(id);
-        self.queries.push(Query {
-            id: Arc::clone(&id),
-            label: None,
-            has_conflict: false,
-        });
+        self.queries.push(Query { id: Arc::clone(&id), label: None, has_conflict: false });
         self.by_id.insert(id, index);
         Ok(index)
     }
@@ -149,9 +132,7 @@ impl Units {
     /// Id of a unit.
     pub fn id(&self, unit: u32) -> &str {
         let unit = &self.all[unit as usize];
-        unit.trace
-            .as_deref()
-            .unwrap_or(&self.queries[unit.query as usize].id)
+        unit.trace.as_deref().unwrap_or(&self.queries[unit.query as usize].id)
     }
 
     /// Label of a unit, as a digest.
@@ -161,18 +142,13 @@ impl Units {
 
     /// Band hashes of a unit; empty where it has none.
     pub fn bands(&self, unit: u32, count: usize) -> &[u64] {
-        self.all[unit as usize]
-            .bands
-            .map_or(&[], |start| &self.bands[start..start + count])
+        self.all[unit as usize].bands.map_or(&[], |start| &self.bands[start..start + count])
     }
 
     /// Units whose query has one label at most.
     pub fn without_conflict(&self) -> impl Iterator<Item = u32> + '_ {
         let has_conflict = |unit: &Unit| self.queries[unit.query as usize].has_conflict;
-        (0..)
-            .zip(&self.all)
-            .filter(move |(_, unit)| !has_conflict(unit))
-            .map(|(index, _)| index)
+        (0..).zip(&self.all).filter(move |(_, unit)| !has_conflict(unit)).map(|(index, _)| index)
     }
 
     /// The unit that stays comes first: largest value of the column that decides, then smallest id, then first row.
@@ -187,13 +163,8 @@ impl Units {
 }
 
 fn number(index: usize) -> Result<u32, StageError> {
-    let number = u32::try_from(index)
-        .ok()
-        .filter(|number| *number < u32::MAX);
+    let number = u32::try_from(index).ok().filter(|number| *number < u32::MAX);
     number.ok_or_else(|| {
-        StageError::Alarm(
-            "more than four billion rows cannot be compared at once; give the stage parts"
-                .to_owned(),
-        )
+        StageError::Alarm("more than four billion rows cannot be compared at once; give the stage parts".to_owned())
     })
 }

@@ -12,10 +12,7 @@ fn entry() -> StageEntry {
 }
 
 fn run_cut(params: Value, rows: Vec<Value>, cut: &Cut) -> Outcome {
-    Trial::new(&entry(), params)
-        .rows("rows", &traces::TABLE, rows)
-        .run(cut)
-        .unwrap()
+    Trial::new(&entry(), params).rows("rows", &traces::TABLE, rows).run(cut).unwrap()
 }
 
 fn run(params: Value, rows: Vec<Value>) -> Outcome {
@@ -28,12 +25,7 @@ fn rollout(query: &str, sample: usize, verdict: Option<&str>) -> Value {
 
 fn verified(rows: Vec<Value>) -> Vec<Value> {
     let verify = StageEntry::stage::<Verify>();
-    Trial::new(&verify, json!({}))
-        .rows("rows", &traces::TABLE, rows)
-        .run(&Cut::WHOLE)
-        .unwrap()
-        .rows()
-        .to_vec()
+    Trial::new(&verify, json!({})).rows("rows", &traces::TABLE, rows).run(&Cut::WHOLE).unwrap().rows().to_vec()
 }
 
 #[test]
@@ -52,11 +44,7 @@ fn rollouts_that_say_nothing_about_the_model_do_not_count() {
         Some("incorrect"),
         Some("correct"),
     ];
-    let rows = verdicts
-        .iter()
-        .enumerate()
-        .map(|(sample, verdict)| rollout("q", sample, *verdict))
-        .collect();
+    let rows = verdicts.iter().enumerate().map(|(sample, verdict)| rollout("q", sample, *verdict)).collect();
     let outcome = run(json!({}), rows);
     assert_eq!(outcome.column("pass_rate"), [json!(0.5)]);
     assert_eq!(outcome.column("rollouts"), [json!(4)]);
@@ -66,22 +54,10 @@ fn rollouts_that_say_nothing_about_the_model_do_not_count() {
 #[test]
 fn queries_come_once_in_the_order_of_their_first_traces_without_columns_of_traces() {
     let order = ["b", "a", "b", "c", "a"];
-    let rows = order
-        .iter()
-        .enumerate()
-        .map(|(sample, query)| rollout(query, sample, Some("correct")))
-        .collect();
+    let rows = order.iter().enumerate().map(|(sample, query)| rollout(query, sample, Some("correct"))).collect();
     let outcome = run_cut(json!({}), rows, &Cut::slices(1).partitions(4).backwards());
-    assert_eq!(
-        outcome.column("query_id"),
-        [json!("b"), json!("a"), json!("c")]
-    );
-    let names: Vec<&str> = outcome.rows()[0]
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
+    assert_eq!(outcome.column("query_id"), [json!("b"), json!("a"), json!("c")]);
+    let names: Vec<&str> = outcome.rows()[0].as_object().unwrap().keys().map(String::as_str).collect();
     let declared: Vec<&str> = queries::TABLE.columns().map(|column| column.name).collect();
     assert_eq!(names, declared);
     assert_eq!((outcome.read, outcome.kept), (5, 5));
@@ -89,18 +65,11 @@ fn queries_come_once_in_the_order_of_their_first_traces_without_columns_of_trace
 
 #[test]
 fn every_trace_may_be_kept_instead() {
-    let rows = vec![
-        rollout("b", 0, Some("correct")),
-        rollout("a", 1, None),
-        rollout("b", 2, Some("incorrect")),
-    ];
+    let rows = vec![rollout("b", 0, Some("correct")), rollout("a", 1, None), rollout("b", 2, Some("incorrect"))];
     let outcome = run(json!({ "rows": "traces" }), rows);
     assert_eq!(outcome.column("trace_id"), [json!("b-0"), json!("b-2")]);
     assert_eq!(outcome.column("pass_rate"), [json!(0.5), json!(0.5)]);
-    assert_eq!(
-        outcome.rejected,
-        BTreeMap::from([("no_verdict".to_owned(), 1)])
-    );
+    assert_eq!(outcome.rejected, BTreeMap::from([("no_verdict".to_owned(), 1)]));
 }
 
 #[test]
@@ -109,12 +78,7 @@ fn two_labels_of_one_query_are_a_conflict() {
     other["label"] = json!("6");
     let mut unlabelled = rollout("p", 1, Some("label_unparsable"));
     unlabelled["label"] = json!(null);
-    let rows = vec![
-        rollout("q", 0, Some("correct")),
-        other,
-        rollout("p", 0, Some("correct")),
-        unlabelled,
-    ];
+    let rows = vec![rollout("q", 0, Some("correct")), other, rollout("p", 0, Some("correct")), unlabelled];
     let outcome = run_cut(json!({}), rows, &Cut::slices(1));
     assert_eq!(outcome.reasons(), ["label_conflict", "label_conflict"]);
     assert_eq!(outcome.column("query_id"), [json!("p")]);
@@ -123,15 +87,9 @@ fn two_labels_of_one_query_are_a_conflict() {
 #[test]
 fn a_word_that_is_no_verdict_is_an_error() {
     let trial_entry = entry();
-    let trial = Trial::new(&trial_entry, json!({})).rows(
-        "rows",
-        &traces::TABLE,
-        vec![rollout("q", 0, Some("Correct"))],
-    );
-    assert!(matches!(
-        trial.run(&Cut::WHOLE),
-        Err(StageError::Column { .. })
-    ));
+    let trial =
+        Trial::new(&trial_entry, json!({})).rows("rows", &traces::TABLE, vec![rollout("q", 0, Some("Correct"))]);
+    assert!(matches!(trial.run(&Cut::WHOLE), Err(StageError::Column { .. })));
     assert!((trial_entry.parse)(&json!({ "min_rollouts": 0 })).is_err());
 }
 
@@ -147,16 +105,10 @@ fn pass_rates_of_eight_answers_a_problem_are_the_means_of_their_scores() {
         return;
     };
     let rows = verified(rows);
-    let outcome = run_cut(
-        json!({ "min_rollouts": 8 }),
-        rows.clone(),
-        &Cut::slices(7).partitions(3),
-    );
+    let outcome = run_cut(json!({ "min_rollouts": 8 }), rows.clone(), &Cut::slices(7).partitions(3));
     let (mut wanted, mut differing) = (BTreeMap::<String, (u64, u64)>::new(), 0);
     for (row, score) in rows.iter().zip(&scores) {
-        let entry = wanted
-            .entry(row["query_id"].as_str().unwrap().to_owned())
-            .or_default();
+        let entry = wanted.entry(row["query_id"].as_str().unwrap().to_owned()).or_default();
         *entry = (entry.0 + u64::from(*score), entry.1 + 1);
     }
     for row in outcome.rows() {
@@ -164,10 +116,7 @@ fn pass_rates_of_eight_answers_a_problem_are_the_means_of_their_scores() {
         assert_eq!(row["rollouts"], json!(count));
         let found = row["pass_rate"].as_f64().unwrap();
         if (found - correct as f64 / count as f64).abs() > 1e-12 {
-            println!(
-                "{}: {found} instead of {correct} of {count}",
-                row["query_id"]
-            );
+            println!("{}: {found} instead of {correct} of {count}", row["query_id"]);
             differing += 1;
         }
     }
@@ -188,15 +137,8 @@ fn rollouts_of_a_small_model_give_rates_whatever_the_cut() {
     };
     let rows = verified(rows);
     let whole = run(json!({}), rows.clone());
-    let cut = run_cut(
-        json!({}),
-        rows,
-        &Cut::slices(50).files(300).partitions(3).backwards(),
-    );
-    assert_eq!(
-        (whole.rows(), &whole.rejects, &whole.notes),
-        (cut.rows(), &cut.rejects, &cut.notes)
-    );
+    let cut = run_cut(json!({}), rows, &Cut::slices(50).files(300).partitions(3).backwards());
+    assert_eq!((whole.rows(), &whole.rejects, &whole.notes), (cut.rows(), &cut.rejects, &cut.notes));
     println!(
         "{} queries of {} rollouts; {:?}; rejected {:?}",
         whole.rows().len(),

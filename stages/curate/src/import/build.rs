@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayBuilder, ArrayRef, BooleanBuilder, Float32Builder, Float64Builder, Int64Builder,
-    ListBuilder, RecordBatch, StringViewBuilder, StructBuilder, UInt32Builder,
+    ArrayBuilder, ArrayRef, BooleanBuilder, Float32Builder, Float64Builder, Int64Builder, ListBuilder, RecordBatch,
+    StringViewBuilder, StructBuilder, UInt32Builder,
 };
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use pipeline_core::{StageError, rows};
@@ -47,9 +47,7 @@ fn list<B: ArrayBuilder>(kind: Type, values: B) -> ListBuilder<B> {
 fn structs(kind: Type) -> StructBuilder {
     match item(kind).as_deref().map(Field::data_type) {
         Some(DataType::Struct(fields)) => {
-            let builders = fields
-                .iter()
-                .map(|_| Box::new(StringViewBuilder::new()) as Box<dyn ArrayBuilder>);
+            let builders = fields.iter().map(|_| Box::new(StringViewBuilder::new()) as Box<dyn ArrayBuilder>);
             StructBuilder::new(fields.clone(), builders.collect())
         }
         _ => StructBuilder::new(arrow::datatypes::Fields::empty(), Vec::new()),
@@ -102,11 +100,7 @@ impl Builder {
             (Self::Floats(builder), _) => builder.append(false),
             (Self::Structs(builder), Cell::Messages(messages)) => {
                 for message in messages {
-                    let parts = [
-                        Some(&message.role),
-                        Some(&message.content),
-                        message.tool_calls.as_ref(),
-                    ];
+                    let parts = [Some(&message.role), Some(&message.content), message.tool_calls.as_ref()];
                     append_texts(builder.values(), &parts.map(|part| part.map(AsRef::as_ref)));
                 }
                 builder.append(true);
@@ -147,13 +141,7 @@ fn append_texts(builder: &mut StructBuilder, texts: &[Option<&str>]) {
 impl Batch {
     /// Builders for columns, in this order.
     pub fn new(columns: &[&'static Column]) -> Self {
-        Self {
-            columns: columns
-                .iter()
-                .map(|column| (*column, Builder::new(column.kind)))
-                .collect(),
-            rows: 0,
-        }
+        Self { columns: columns.iter().map(|column| (*column, Builder::new(column.kind))).collect(), rows: 0 }
     }
 
     /// Appends a row: one cell for each column.
@@ -169,14 +157,10 @@ impl Batch {
     /// # Errors
     /// When a required column holds a null.
     pub fn finish(mut self, schema: &SchemaRef) -> Result<RecordBatch, StageError> {
-        let arrays: Vec<(&str, ArrayRef)> = self
-            .columns
-            .iter_mut()
-            .map(|(column, builder)| (column.name, builder.finish()))
-            .collect();
+        let arrays: Vec<(&str, ArrayRef)> =
+            self.columns.iter_mut().map(|(column, builder)| (column.name, builder.finish())).collect();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(self.rows));
-        let rows =
-            RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
+        let rows = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
         rows::with_columns(&rows, schema, &arrays)
     }
 }

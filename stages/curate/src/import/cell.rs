@@ -57,13 +57,9 @@ pub fn convert(kind: Type, value: &RawValue) -> Result<Converted<'_>, &'static s
         Type::Text => exact(Cell::Text(text(value).ok_or("text")?)),
         Type::Int => exact(Cell::Int(integer(value).ok_or("an integer")?)),
         Type::Float => exact(Cell::Float(number(value).ok_or("a number")?)),
-        Type::Bool => exact(Cell::Bool(
-            serde_json::from_str(value.get()).map_err(|_| "true or false")?,
-        )),
+        Type::Bool => exact(Cell::Bool(serde_json::from_str(value.get()).map_err(|_| "true or false")?)),
         Type::TextList => exact(Cell::Texts(texts(value).ok_or("a list of texts")?)),
-        Type::TokenList => exact(Cell::Tokens(
-            serde_json::from_str(value.get()).map_err(|_| "a list of token ids")?,
-        )),
+        Type::TokenList => exact(Cell::Tokens(serde_json::from_str(value.get()).map_err(|_| "a list of token ids")?)),
         Type::FloatList => exact(Cell::Floats(floats(value).ok_or("a list of numbers")?)),
         Type::Messages => {
             let (messages, is_exact) = messages(value).ok_or("a list of {role, content}")?;
@@ -79,9 +75,7 @@ pub fn convert(kind: Type, value: &RawValue) -> Result<Converted<'_>, &'static s
 /// A text as it is; a number or truth value as it was written.
 pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     match value.get().as_bytes().first() {
-        Some(b'"') => serde_json::from_str::<Text<'_>>(value.get())
-            .ok()
-            .map(|text| text.0),
+        Some(b'"') => serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0),
         Some(b'{' | b'[' | b'n') | None => None,
         Some(_) => Some(Cow::Borrowed(value.get())),
     }
@@ -100,23 +94,16 @@ pub fn integer(value: &RawValue) -> Option<i64> {
 }
 
 fn number(value: &RawValue) -> Option<f64> {
-    text(value)?
-        .trim()
-        .parse()
-        .ok()
-        .filter(|number: &f64| number.is_finite())
+    text(value)?.trim().parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 /// A list of texts; the values of an object in order, as in `{"A": "...", "B": "..."}`.
 fn texts(value: &RawValue) -> Option<Vec<Cow<'_, str>>> {
     let list = match items(value) {
         Some(list) => list,
-        None => serde_json::from_str::<RowText<'_>>(value.get())
-            .ok()?
-            .fields
-            .into_iter()
-            .map(|(_, text)| text)
-            .collect(),
+        None => {
+            serde_json::from_str::<RowText<'_>>(value.get()).ok()?.fields.into_iter().map(|(_, text)| text).collect()
+        }
     };
     list.into_iter().map(text).collect()
 }
@@ -128,10 +115,7 @@ fn floats(value: &RawValue) -> Option<Vec<Option<f32>>> {
             if is_null(item) {
                 return Some(None);
             }
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "the column holds 32-bit floats"
-            )]
+            #[expect(clippy::cast_possible_truncation, reason = "the column holds 32-bit floats")]
             let narrow = number(item).map(|number| number as f32);
             narrow.map(Some)
         })
@@ -144,23 +128,14 @@ fn messages(value: &RawValue) -> Option<(Vec<Message<'_>>, bool)> {
         let object: RowText<'_> = serde_json::from_str(item.get()).ok()?;
         let tool_calls = object.get("tool_calls").filter(|calls| !is_null(calls));
         let content = match object.get("content") {
-            Some(content) if !is_null(content) => {
-                serde_json::from_str::<Text<'_>>(content.get()).ok()?.0
-            }
+            Some(content) if !is_null(content) => serde_json::from_str::<Text<'_>>(content.get()).ok()?.0,
             _ if tool_calls.is_some() => Cow::Borrowed(""),
             _ => return None,
         };
         let role = text(object.get("role")?)?;
         let known = |key: &str| matches!(key, "role" | "content" | "tool_calls");
-        is_exact &= object
-            .fields
-            .iter()
-            .all(|(key, value)| known(key) || is_null(value));
-        list.push(Message {
-            role,
-            content,
-            tool_calls: tool_calls.map(|calls| Cow::Borrowed(calls.get())),
-        });
+        is_exact &= object.fields.iter().all(|(key, value)| known(key) || is_null(value));
+        list.push(Message { role, content, tool_calls: tool_calls.map(|calls| Cow::Borrowed(calls.get())) });
     }
     (!list.is_empty()).then_some((list, is_exact))
 }
@@ -173,10 +148,7 @@ fn constraints(value: &RawValue) -> Option<(Constraints<'_>, bool)> {
         let object: RowText<'_> = serde_json::from_str(item.get()).ok()?;
         let kwargs = object.get("kwargs").map_or("{}", RawValue::get);
         list.push((text(object.get("id")?)?, Cow::Borrowed(kwargs)));
-        is_exact &= object
-            .fields
-            .iter()
-            .all(|(key, _)| key == "id" || key == "kwargs");
+        is_exact &= object.fields.iter().all(|(key, _)| key == "id" || key == "kwargs");
     }
     Some((list, is_exact))
 }
@@ -187,9 +159,6 @@ pub fn zipped_constraints<'a>(ids: &'a RawValue, kwargs: &'a RawValue) -> Option
     if ids.len() != kwargs.len() {
         return None;
     }
-    let pairs = ids
-        .into_iter()
-        .zip(kwargs)
-        .map(|(id, kwargs)| Some((text(id)?, Cow::Borrowed(kwargs.get()))));
+    let pairs = ids.into_iter().zip(kwargs).map(|(id, kwargs)| Some((text(id)?, Cow::Borrowed(kwargs.get()))));
     pairs.collect::<Option<Vec<_>>>().map(Cell::Constraints)
 }

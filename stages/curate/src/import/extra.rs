@@ -11,11 +11,7 @@ use super::path::{Hop, Path, RowText};
 /// stays, without what was taken (unless that lay in a list: then the column stays as it was). `None` when nothing is
 /// left.
 pub fn left_over(row: &RowText<'_>, taken: &[&Path]) -> Option<String> {
-    let size = row
-        .fields
-        .iter()
-        .map(|(key, value)| key.len() + value.get().len() + 4)
-        .sum();
+    let size = row.fields.iter().map(|(key, value)| key.len() + value.get().len() + 4).sum();
     let mut text = String::with_capacity(size);
     text.push('{');
     for (key, value) in &row.fields {
@@ -56,11 +52,7 @@ fn write_field(text: &mut String, key: &str, value: &RawValue, below: &[&[Hop]])
 fn write_rest(text: &mut String, value: &RawValue, below: &[&[Hop]]) -> bool {
     let in_objects = |hops: &&&[Hop]| hops.iter().all(|hop| matches!(hop, Hop::Key(_)));
     let below: Vec<&[Hop]> = below.iter().filter(in_objects).copied().collect();
-    let object = if below.is_empty() {
-        None
-    } else {
-        serde_json::from_str::<RowText<'_>>(value.get()).ok()
-    };
+    let object = if below.is_empty() { None } else { serde_json::from_str::<RowText<'_>>(value.get()).ok() };
     let Some(object) = object else {
         text.push_str(value.get());
         return true;
@@ -86,40 +78,20 @@ mod tests {
     use super::*;
 
     fn left(row: &str, taken: &[&str]) -> Option<String> {
-        let paths: Vec<Path> = taken
-            .iter()
-            .map(|path| Path::parse(path).unwrap())
-            .collect();
-        left_over(
-            &serde_json::from_str(row).unwrap(),
-            &paths.iter().collect::<Vec<_>>(),
-        )
+        let paths: Vec<Path> = taken.iter().map(|path| Path::parse(path).unwrap()).collect();
+        left_over(&serde_json::from_str(row).unwrap(), &paths.iter().collect::<Vec<_>>())
     }
 
     #[test]
     fn what_is_taken_leaves_and_the_rest_keeps_its_digits() {
-        let row = r#"{"q":"a","n":123456789012345678901234567890,"f":1.0,"o":{"x":1,"y":{"z":2,"w":[ 3]}},"l":[{"k":1}]}"#;
+        let row =
+            r#"{"q":"a","n":123456789012345678901234567890,"f":1.0,"o":{"x":1,"y":{"z":2,"w":[ 3]}},"l":[{"k":1}]}"#;
         assert_eq!(left(row, &[]).as_deref(), Some(row));
-        assert_eq!(
-            left(row, &["q", "o.y.z"]).unwrap(),
-            row.replacen("\"q\":\"a\",", "", 1).replace("\"z\":2,", "")
-        );
-        assert_eq!(
-            left(row, &["q", "n", "f", "l", "o.x"]).unwrap(),
-            r#"{"o":{"y":{"z":2,"w":[ 3]}}}"#
-        );
-        assert_eq!(
-            left(row, &["q", "n", "f", "o", "l[0].k"]).unwrap(),
-            r#"{"l":[{"k":1}]}"#
-        );
+        assert_eq!(left(row, &["q", "o.y.z"]).unwrap(), row.replacen("\"q\":\"a\",", "", 1).replace("\"z\":2,", ""));
+        assert_eq!(left(row, &["q", "n", "f", "l", "o.x"]).unwrap(), r#"{"o":{"y":{"z":2,"w":[ 3]}}}"#);
+        assert_eq!(left(row, &["q", "n", "f", "o", "l[0].k"]).unwrap(), r#"{"l":[{"k":1}]}"#);
         assert_eq!(left(r#"{"a":{"b":1}}"#, &["a.b"]), None);
-        assert_eq!(
-            left(r#"{"a.b":1,"a":{"b":2}}"#, &["a.b"]).unwrap(),
-            r#"{"a":{"b":2}}"#
-        );
-        assert_eq!(
-            left(r#"{"a":{"b":{"c":1}},"d":1}"#, &["a.b.c"]).unwrap(),
-            r#"{"d":1}"#
-        );
+        assert_eq!(left(r#"{"a.b":1,"a":{"b":2}}"#, &["a.b"]).unwrap(), r#"{"a":{"b":2}}"#);
+        assert_eq!(left(r#"{"a":{"b":{"c":1}},"d":1}"#, &["a.b.c"]).unwrap(), r#"{"d":1}"#);
     }
 }

@@ -70,10 +70,7 @@ pub fn expand(env: &Env, files: &[String]) -> Result<Vec<UserFile>, StageError> 
         };
         for path in paths {
             let file = match relative_to(&env.base, &path) {
-                Some(relative) => UserFile {
-                    name: relative.to_string_lossy().into_owned(),
-                    path: relative,
-                },
+                Some(relative) => UserFile { name: relative.to_string_lossy().into_owned(), path: relative },
                 None => UserFile {
                     name: file_name(&path),
                     path: std::path::absolute(&path).map_err(StageError::io("find", &path))?,
@@ -98,21 +95,15 @@ fn relative_to(base: &Path, path: &Path) -> Option<PathBuf> {
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn matches(env: &Env, given: &str, at: &str) -> Result<Vec<PathBuf>, StageError> {
     let pattern = Path::new(&glob::Pattern::escape(&env.base.to_string_lossy())).join(given);
-    let refused = |error: glob::PatternError| {
-        ParamError::new(at, format!("`{given}` is no pattern: {}", error.msg))
-    };
+    let refused = |error: glob::PatternError| ParamError::new(at, format!("`{given}` is no pattern: {}", error.msg));
     let mut paths = Vec::new();
     for path in glob::glob(&pattern.to_string_lossy()).map_err(refused)? {
-        let path =
-            path.map_err(|error| StageError::io("read", error.path().to_owned())(error.into()))?;
+        let path = path.map_err(|error| StageError::io("read", error.path().to_owned())(error.into()))?;
         if path.is_file() {
             paths.push(path);
         }
@@ -132,9 +123,7 @@ fn matches(env: &Env, given: &str, at: &str) -> Result<Vec<PathBuf>, StageError>
 pub fn recognise(path: &Path, given: Option<Format>) -> Result<(Packing, Format), StageError> {
     let mut magic = Vec::new();
     let file = File::open(path).map_err(StageError::io("open", path))?;
-    file.take(4)
-        .read_to_end(&mut magic)
-        .map_err(StageError::io("read", path))?;
+    file.take(4).read_to_end(&mut magic).map_err(StageError::io("read", path))?;
     let packing = match magic.as_slice() {
         [0x1f, 0x8b, ..] => Packing::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd] => Packing::Zstd,
@@ -144,10 +133,7 @@ pub fn recognise(path: &Path, given: Option<Format>) -> Result<(Packing, Format)
         return Ok((packing, format));
     }
     let name = file_name(path).to_lowercase();
-    let name = [".gz", ".zst"]
-        .iter()
-        .find_map(|ending| name.strip_suffix(ending))
-        .unwrap_or(&name);
+    let name = [".gz", ".zst"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
     let format = match name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("parquet") => Format::Parquet,
         Some("csv") => Format::Csv,
@@ -206,11 +192,7 @@ pub fn sources(
             Some(wanted) => {
                 let count = count_up_to(&path, format, wanted)?;
                 left = Some(wanted - count);
-                sources.push(piece(
-                    file,
-                    &env.digest_of(&path)?,
-                    SourceRange::Rows { start: 0, count },
-                ));
+                sources.push(piece(file, &env.digest_of(&path)?, SourceRange::Rows { start: 0, count }));
             }
         }
     }
@@ -218,10 +200,7 @@ pub fn sources(
 }
 
 fn count_up_to(path: &Path, format: Option<Format>, wanted: u64) -> Result<u64, StageError> {
-    let range = SourceRange::Rows {
-        start: 0,
-        count: wanted,
-    };
+    let range = SourceRange::Rows { start: 0, count: wanted };
     let mut reader = read::open(path, format, &range)?;
     let mut count = 0;
     while let Some(chunk) = reader.next_chunk()? {
@@ -233,38 +212,18 @@ fn count_up_to(path: &Path, format: Option<Format>, wanted: u64) -> Result<u64, 
 /// A piece whose digest is that of the whole file and the rows taken from it.
 fn piece(file: &UserFile, content: &Digest, range: SourceRange) -> Source {
     let mut hasher = blake3::Hasher::new();
-    hasher
-        .update(file.name.as_bytes())
-        .update(&[0])
-        .update(content.bytes());
+    hasher.update(file.name.as_bytes()).update(&[0]).update(content.bytes());
     if let SourceRange::Rows { start, count } = range {
-        hasher
-            .update(&start.to_le_bytes())
-            .update(&count.to_le_bytes());
+        hasher.update(&start.to_le_bytes()).update(&count.to_le_bytes());
     }
-    Source {
-        name: file.name.clone(),
-        path: file.path.clone(),
-        digest: Digest::finish(&hasher),
-        range,
-    }
+    Source { name: file.name.clone(), path: file.path.clone(), digest: Digest::finish(&hasher), range }
 }
 
-fn rows(
-    env: &Env,
-    file: &UserFile,
-    path: &Path,
-    sources: &mut Vec<Source>,
-) -> Result<(), StageError> {
+fn rows(env: &Env, file: &UserFile, path: &Path, sources: &mut Vec<Source>) -> Result<(), StageError> {
     let digest = env.digest_of(path)?;
     let table = read::open_table(path)?;
-    let bytes = std::fs::metadata(path)
-        .map_err(StageError::io("read", path))?
-        .len();
-    let step = env
-        .shard_rows
-        .min(rows_of(&table, bytes, env.shard_bytes))
-        .max(1);
+    let bytes = std::fs::metadata(path).map_err(StageError::io("read", path))?.len();
+    let step = env.shard_rows.min(rows_of(&table, bytes, env.shard_bytes)).max(1);
     let mut start = 0;
     loop {
         let count = step.min(table.rows() - start);
@@ -281,46 +240,23 @@ fn rows_of(table: &TableFile, bytes: u64, wanted: u64) -> u64 {
     wanted.saturating_mul(table.rows()) / bytes.max(1)
 }
 
-fn lines(
-    env: &Env,
-    file: &UserFile,
-    path: &Path,
-    sources: &mut Vec<Source>,
-) -> Result<(), StageError> {
-    let mut reader = BufReader::with_capacity(
-        1 << 20,
-        File::open(path).map_err(StageError::io("open", path))?,
-    );
+fn lines(env: &Env, file: &UserFile, path: &Path, sources: &mut Vec<Source>) -> Result<(), StageError> {
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(path).map_err(StageError::io("open", path))?);
     let mut line = Vec::new();
     let (mut start, mut end, mut first, mut next) = (0, 0, 1, 1);
     let mut content = blake3::Hasher::new();
     loop {
         line.clear();
-        let count = reader
-            .read_until(b'\n', &mut line)
-            .map_err(StageError::io("read", path))? as u64;
-        let is_full =
-            next - first >= env.shard_rows.max(1) || end - start >= env.shard_bytes.max(1);
+        let count = reader.read_until(b'\n', &mut line).map_err(StageError::io("read", path))? as u64;
+        let is_full = next - first >= env.shard_rows.max(1) || end - start >= env.shard_bytes.max(1);
         if count == 0 || is_full {
             if end > start || sources.last().is_none_or(|last| last.path != file.path) {
                 let mut hasher = blake3::Hasher::new();
-                hasher
-                    .update(file.name.as_bytes())
-                    .update(&[0])
-                    .update(&u64::to_le_bytes(first));
+                hasher.update(file.name.as_bytes()).update(&[0]).update(&u64::to_le_bytes(first));
                 hasher.update(content.finalize().as_bytes());
-                let range = SourceRange::Lines {
-                    start,
-                    end,
-                    line: first,
-                };
+                let range = SourceRange::Lines { start, end, line: first };
                 let digest = Digest::finish(&hasher);
-                sources.push(Source {
-                    name: file.name.clone(),
-                    path: file.path.clone(),
-                    digest,
-                    range,
-                });
+                sources.push(Source { name: file.name.clone(), path: file.path.clone(), digest, range });
             }
             if count == 0 {
                 return Ok(());

@@ -5,9 +5,7 @@ use std::borrow::Cow;
 
 /// The text after the last `marker`, without white space around it; `None` where there is no marker.
 pub fn after<'a>(text: &'a str, marker: &str) -> Option<&'a str> {
-    text.rfind(marker)
-        .and_then(|at| text.get(at + marker.len()..))
-        .map(str::trim)
+    text.rfind(marker).and_then(|at| text.get(at + marker.len()..)).map(str::trim)
 }
 
 /// The content of the last `\boxed{...}` whose braces balance. Escaped braces do not count; boxes may nest, the outer
@@ -69,10 +67,8 @@ pub fn letter(label: &str, options: Option<usize>) -> Option<Cow<'_, str>> {
 /// Takes `A)`, `(A)`, `A.` or `A:` off the options when each has its own letter; else leaves them. Says whether it
 /// took any.
 pub fn strip_letters(options: &mut [Cow<'_, str>]) -> bool {
-    let stripped: Option<Vec<String>> = (b'A'..=b'Z')
-        .zip(options.iter())
-        .map(|(letter, option)| without_letter(option, letter))
-        .collect();
+    let stripped: Option<Vec<String>> =
+        (b'A'..=b'Z').zip(options.iter()).map(|(letter, option)| without_letter(option, letter)).collect();
     match stripped {
         Some(stripped) if stripped.len() == options.len() && !options.is_empty() => {
             for (option, text) in options.iter_mut().zip(stripped) {
@@ -90,9 +86,7 @@ fn without_letter(option: &str, letter: u8) -> Option<String> {
     let is_ours = |found: char| found.eq_ignore_ascii_case(&letter);
     let rest = match option.strip_prefix('(') {
         Some(inner) => inner.strip_prefix(is_ours)?.strip_prefix(')')?,
-        None => option
-            .strip_prefix(is_ours)?
-            .strip_prefix([')', '.', ':'])?,
+        None => option.strip_prefix(is_ours)?.strip_prefix([')', '.', ':'])?,
     };
     Some(rest.trim_start().to_owned())
 }
@@ -138,12 +132,7 @@ mod tests {
 
     #[test]
     fn letters_leave_options_only_together() {
-        let mut all: Vec<Cow<'_, str>> = vec![
-            "A)(1,1)".into(),
-            "(B) 2".into(),
-            "c. x".into(),
-            "D: y".into(),
-        ];
+        let mut all: Vec<Cow<'_, str>> = vec!["A)(1,1)".into(), "(B) 2".into(), "c. x".into(), "D: y".into()];
         assert!(strip_letters(&mut all));
         assert_eq!(all, ["(1,1)", "2", "x", "y"]);
         let mut some: Vec<Cow<'_, str>> = vec!["wheat".into(), "B. subtilis".into()];

@@ -26,12 +26,7 @@ impl<'a, 'r> Making<'a, 'r> {
     /// Begins a row.
     pub fn new(context: Context<'a>, row: &'r RowText<'a>) -> Self {
         let cells = context.mapping.filled.iter().map(|_| Cell::Null).collect();
-        Self {
-            context,
-            row,
-            cells,
-            taken: Vec::new(),
-        }
+        Self { context, row, cells, taken: Vec::new() }
     }
 
     /// Makes it; `sample` is its position under `each`.
@@ -44,10 +39,7 @@ impl<'a, 'r> Making<'a, 'r> {
             self.put(*slot, Cell::Text(Cow::Borrowed(text)));
         }
         if !mapping.maps(query::SOURCE) && self.context.import.source.is_none() {
-            self.set(
-                query::SOURCE,
-                Cell::Text(Cow::Borrowed(self.context.source)),
-            );
+            self.set(query::SOURCE, Cell::Text(Cow::Borrowed(self.context.source)));
         }
         for target in &mapping.targets {
             self.fill(target)?;
@@ -84,10 +76,7 @@ impl<'a, 'r> Making<'a, 'r> {
     }
 
     pub(super) fn cell(&self, column: &str) -> Option<&Cell<'a>> {
-        self.context
-            .mapping
-            .slot(column)
-            .and_then(|slot| self.cells.get(slot))
+        self.context.mapping.slot(column).and_then(|slot| self.cells.get(slot))
     }
 
     pub(super) fn text(&self, column: &str) -> Option<Cow<'a, str>> {
@@ -102,11 +91,7 @@ impl<'a, 'r> Making<'a, 'r> {
     }
 
     /// The value at a path for a column; a null is taken at once.
-    fn value(
-        &mut self,
-        column: &str,
-        place: usize,
-    ) -> Result<Option<(&'a Path, &'a RawValue)>, Fall> {
+    fn value(&mut self, column: &str, place: usize) -> Result<Option<(&'a Path, &'a RawValue)>, Fall> {
         let Some(path) = self.path(place) else {
             return Ok(None);
         };
@@ -162,14 +147,8 @@ impl<'a, 'r> Making<'a, 'r> {
                 return Ok(());
             };
             let zipped = cell::zipped_constraints(first, second);
-            let cell = zipped.ok_or_else(|| {
-                Fall::bad(
-                    name,
-                    ids,
-                    "a list of ids as long as that of `kwargs`",
-                    first,
-                )
-            })?;
+            let cell =
+                zipped.ok_or_else(|| Fall::bad(name, ids, "a list of ids as long as that of `kwargs`", first))?;
             self.put(target.slot, cell);
             self.taken.extend(values.iter().map(|(path, _)| *path));
             return Ok(());
@@ -184,10 +163,7 @@ impl<'a, 'r> Making<'a, 'r> {
                 self.taken.extend(values.iter().map(|(path, _)| *path));
             }
         } else {
-            self.put(
-                target.slot,
-                Cell::Text(Cow::Owned(texts.join(&self.context.import.join))),
-            );
+            self.put(target.slot, Cell::Text(Cow::Owned(texts.join(&self.context.import.join))));
         }
         Ok(())
     }
@@ -195,18 +171,10 @@ impl<'a, 'r> Making<'a, 'r> {
     /// A value that was changed on its way in stays in `extra` as it was.
     fn keep_in_extra(&mut self, column: &str) {
         let mapping = self.context.mapping;
-        let Some(target) = mapping
-            .targets
-            .iter()
-            .find(|target| target.column.name == column)
-        else {
+        let Some(target) = mapping.targets.iter().find(|target| target.column.name == column) else {
             return;
         };
-        let paths: Vec<&Path> = target
-            .paths
-            .iter()
-            .filter_map(|place| self.path(*place))
-            .collect();
+        let paths: Vec<&Path> = target.paths.iter().filter_map(|place| self.path(*place)).collect();
         self.taken.retain(|taken| !paths.contains(taken));
     }
 
@@ -226,30 +194,15 @@ impl<'a, 'r> Making<'a, 'r> {
         let mut new: Cow<'_, str> = text.clone();
         if let Some(marker) = &import.label_after {
             let found = label::after(&text, marker);
-            let missing = || {
-                Fall::at(
-                    query::LABEL,
-                    NO_LABEL,
-                    format!("there is no `{marker}` in {}", brief(&text)),
-                )
-            };
+            let missing = || Fall::at(query::LABEL, NO_LABEL, format!("there is no `{marker}` in {}", brief(&text)));
             new = Cow::Owned(found.ok_or_else(missing)?.to_owned());
         } else if import.label_boxed {
-            let missing = || {
-                Fall::at(
-                    query::LABEL,
-                    NO_LABEL,
-                    format!("there is no closed box in {}", brief(&text)),
-                )
-            };
+            let missing = || Fall::at(query::LABEL, NO_LABEL, format!("there is no closed box in {}", brief(&text)));
             new = Cow::Owned(label::last_box(&text).ok_or_else(missing)?.to_owned());
         }
         if import.label_index {
             let wrong = || {
-                let message = format!(
-                    "{} is no 0-based position or letter of an option",
-                    brief(&new)
-                );
+                let message = format!("{} is no 0-based position or letter of an option", brief(&new));
                 Fall::at(query::LABEL, BAD_VALUE, message)
             };
             new = Cow::Owned(label::letter(&new, count).ok_or_else(wrong)?.into_owned());
@@ -270,8 +223,7 @@ impl<'a, 'r> Making<'a, 'r> {
             && let Some((path, value)) = self.value(query::MESSAGES, place)?
         {
             let converted = cell::convert(Type::Messages, value);
-            let (cell, is_exact) =
-                converted.map_err(|needed| Fall::bad(query::MESSAGES, path, needed, value))?;
+            let (cell, is_exact) = converted.map_err(|needed| Fall::bad(query::MESSAGES, path, needed, value))?;
             if let Cell::Messages(found) = cell {
                 messages = found;
             }
@@ -285,17 +237,9 @@ impl<'a, 'r> Making<'a, 'r> {
         if let Some(place) = mapping.system
             && let Some((path, value)) = self.value("system", place)?
         {
-            let content =
-                cell::text(value).ok_or_else(|| Fall::bad("system", path, "text", value))?;
+            let content = cell::text(value).ok_or_else(|| Fall::bad("system", path, "text", value))?;
             if messages.first().is_none_or(|first| first.role != "system") {
-                messages.insert(
-                    0,
-                    Message {
-                        role: Cow::Borrowed("system"),
-                        content,
-                        tool_calls: None,
-                    },
-                );
+                messages.insert(0, Message { role: Cow::Borrowed("system"), content, tool_calls: None });
                 self.taken.push(path);
             }
         }
@@ -307,10 +251,7 @@ impl<'a, 'r> Making<'a, 'r> {
         let (mut texts, mut paths) = (Vec::new(), Vec::new());
         for place in &mapping.prompt {
             if let Some((path, value)) = self.value(query::PROMPT, *place)? {
-                texts.push(
-                    cell::text(value)
-                        .ok_or_else(|| Fall::bad(query::PROMPT, path, "text", value))?,
-                );
+                texts.push(cell::text(value).ok_or_else(|| Fall::bad(query::PROMPT, path, "text", value))?);
                 paths.push(path);
             }
         }
@@ -322,28 +263,17 @@ impl<'a, 'r> Making<'a, 'r> {
             }
             _ => Cow::Owned(texts.join(&self.context.import.join)),
         };
-        Ok(Some(Message {
-            role: Cow::Borrowed("user"),
-            content,
-            tool_calls: None,
-        }))
+        Ok(Some(Message { role: Cow::Borrowed("user"), content, tool_calls: None }))
     }
 
     fn prompt(&mut self, messages: &[Message<'a>]) -> Result<(), Fall> {
         let last = messages.iter().rev().find(|message| message.role == "user");
-        match last
-            .map(|message| message.content.clone())
-            .filter(|content| !content.trim().is_empty())
-        {
+        match last.map(|message| message.content.clone()).filter(|content| !content.trim().is_empty()) {
             Some(prompt) => {
                 self.set(query::PROMPT, Cell::Text(prompt));
                 Ok(())
             }
-            None => Err(Fall::at(
-                query::PROMPT,
-                NO_PROMPT,
-                "there is no user message with text",
-            )),
+            None => Err(Fall::at(query::PROMPT, NO_PROMPT, "there is no user message with text")),
         }
     }
 

@@ -72,11 +72,7 @@ impl Mapping {
         check_keys(import, table)?;
         check_labels(import)?;
         let filled = filled_columns(import, table);
-        let slots: BTreeMap<_, _> = filled
-            .iter()
-            .enumerate()
-            .map(|(slot, column)| (column.name, slot))
-            .collect();
+        let slots: BTreeMap<_, _> = filled.iter().enumerate().map(|(slot, column)| (column.name, slot)).collect();
         let mut mapping = Self {
             table,
             filled,
@@ -108,9 +104,7 @@ impl Mapping {
 
     /// Whether a path fills a column.
     pub fn maps(&self, column: &str) -> bool {
-        self.targets
-            .iter()
-            .any(|target| target.column.name == column)
+        self.targets.iter().any(|target| target.column.name == column)
     }
 
     fn add(&mut self, key: &str, paths: &Paths) -> Result<(), ParamError> {
@@ -121,10 +115,7 @@ impl Mapping {
             places.push(self.paths.len());
             self.paths.push((at.clone(), path));
         }
-        let first = places
-            .first()
-            .copied()
-            .ok_or_else(|| ParamError::new(&at, "names no column of your files"))?;
+        let first = places.first().copied().ok_or_else(|| ParamError::new(&at, "names no column of your files"))?;
         let column = self.table.column(key);
         let many = match column.map(|column| column.kind) {
             Some(Type::Text | Type::TextList) => true,
@@ -132,20 +123,13 @@ impl Mapping {
             _ => false,
         };
         if places.len() > 1 && !many {
-            return Err(ParamError::new(
-                &at,
-                format!("`{key}` takes one path, found {}", places.len()),
-            ));
+            return Err(ParamError::new(&at, format!("`{key}` takes one path, found {}", places.len())));
         }
         match (key, column, self.slot(key)) {
             (query::PROMPT, ..) => self.prompt = places,
             (query::MESSAGES, ..) => self.messages = Some(first),
             (SYSTEM, ..) => self.system = Some(first),
-            (_, Some(column), Some(slot)) => self.targets.push(Target {
-                column,
-                slot,
-                paths: places,
-            }),
+            (_, Some(column), Some(slot)) => self.targets.push(Target { column, slot, paths: places }),
             _ => {}
         }
         Ok(())
@@ -159,10 +143,7 @@ impl Mapping {
         for (part, names) in [("lists", &each.lists), ("columns", &each.columns)] {
             for name in names {
                 let at = format!("each.{part}");
-                let path = Path {
-                    text: name.clone(),
-                    hops: Vec::new(),
-                };
+                let path = Path { text: name.clone(), hops: Vec::new() };
                 if name.is_empty() {
                     return Err(ParamError::new(at, "a name is empty"));
                 }
@@ -186,10 +167,7 @@ fn check_keys(import: &Import, table: &'static Table) -> Result<(), ParamError> 
     for key in import.columns.keys() {
         let at = format!("columns.{key}");
         if COMPUTED.contains(&key.as_str()) {
-            return Err(ParamError::new(
-                at,
-                format!("`{key}` is computed and takes no column"),
-            ));
+            return Err(ParamError::new(at, format!("`{key}` is computed and takes no column")));
         }
         if key == SYSTEM || table.column(key).is_some() {
             continue;
@@ -204,37 +182,21 @@ fn check_keys(import: &Import, table: &'static Table) -> Result<(), ParamError> 
             None => error,
         });
     }
-    if !import.columns.contains_key(query::PROMPT) && !import.columns.contains_key(query::MESSAGES)
-    {
+    if !import.columns.contains_key(query::PROMPT) && !import.columns.contains_key(query::MESSAGES) {
         let error = ParamError::new("columns", "`columns` maps neither `prompt` nor `messages`");
-        return Err(
-            error.hint("say which column holds the problem: `columns = { prompt = \"question\" }`")
-        );
+        return Err(error.hint("say which column holds the problem: `columns = { prompt = \"question\" }`"));
     }
     for (name, constant) in constants(import) {
         if constant.is_some() && import.columns.contains_key(name) {
-            return Err(ParamError::new(
-                name,
-                format!("`{name}` and `columns.{name}` exclude each other"),
-            ));
+            return Err(ParamError::new(name, format!("`{name}` and `columns.{name}` exclude each other")));
         }
     }
     if import.model.is_some() && import.rows == RowsOf::Queries {
-        return Err(ParamError::new(
-            "model",
-            "`model` belongs to traces; set `rows = \"traces\"`",
-        ));
+        return Err(ParamError::new("model", "`model` belongs to traces; set `rows = \"traces\"`"));
     }
     let answers = [trace::RESPONSE, trace::ANSWER_TEXT, query::MESSAGES];
-    if import.rows == RowsOf::Traces
-        && !answers
-            .iter()
-            .any(|name| import.columns.contains_key(*name))
-    {
-        let error = ParamError::new(
-            "columns",
-            "`columns` maps neither `response`, `answer_text` nor `messages`",
-        );
+    if import.rows == RowsOf::Traces && !answers.iter().any(|name| import.columns.contains_key(*name)) {
+        let error = ParamError::new("columns", "`columns` maps neither `response`, `answer_text` nor `messages`");
         return Err(error.hint("say which column holds the model's answer"));
     }
     Ok(())
@@ -242,9 +204,8 @@ fn check_keys(import: &Import, table: &'static Table) -> Result<(), ParamError> 
 
 fn check_labels(import: &Import) -> Result<(), ParamError> {
     let has = |name: &str| import.columns.contains_key(name);
-    let needs = |parameter: &str, column: &str| {
-        ParamError::new(parameter, format!("`{parameter}` needs `columns.{column}`"))
-    };
+    let needs =
+        |parameter: &str, column: &str| ParamError::new(parameter, format!("`{parameter}` needs `columns.{column}`"));
     if import.label_after.as_deref() == Some("") {
         return Err(ParamError::new("label_after", "`label_after` is empty"));
     }
@@ -261,10 +222,7 @@ fn check_labels(import: &Import) -> Result<(), ParamError> {
         return Err(needs("options_strip", query::OPTIONS));
     }
     if import.label_boxed && import.label_after.is_some() {
-        return Err(ParamError::new(
-            "label_boxed",
-            "`label_boxed` and `label_after` exclude each other",
-        ));
+        return Err(ParamError::new("label_boxed", "`label_boxed` and `label_after` exclude each other"));
     }
     Ok(())
 }
@@ -272,10 +230,7 @@ fn check_labels(import: &Import) -> Result<(), ParamError> {
 /// Columns that may hold values; the declaration of the output is made of them.
 fn filled_columns(import: &Import, table: &'static Table) -> Vec<&'static Column> {
     let is_trace = import.rows == RowsOf::Traces;
-    let each_columns = import
-        .each
-        .as_ref()
-        .is_some_and(|each| !each.columns.is_empty());
+    let each_columns = import.each.as_ref().is_some_and(|each| !each.columns.is_empty());
     let is_filled = |name: &str| match name {
         query::QUERY_ID
         | query::MESSAGES
@@ -292,10 +247,7 @@ fn filled_columns(import: &Import, table: &'static Table) -> Vec<&'static Column
         query::LICENSE if import.license.is_some() => true,
         _ => import.columns.contains_key(name),
     };
-    table
-        .columns()
-        .filter(|column| is_filled(column.name))
-        .collect()
+    table.columns().filter(|column| is_filled(column.name)).collect()
 }
 
 fn expansion(import: &Import) -> Result<Option<Expansion>, ParamError> {
@@ -303,28 +255,19 @@ fn expansion(import: &Import) -> Result<Option<Expansion>, ParamError> {
         return Ok(None);
     };
     if import.rows == RowsOf::Queries {
-        return Err(ParamError::new(
-            "each",
-            "`each` makes several traces of a row; set `rows = \"traces\"`",
-        ));
+        return Err(ParamError::new("each", "`each` makes several traces of a row; set `rows = \"traces\"`"));
     }
     match (lists.is_empty(), columns.is_empty()) {
         (false, true) => Ok(Some(Expansion::Lists(lists.clone()))),
         (true, false) => {
             let named = columns.iter().map(|name| {
                 let json = serde_json::value::to_raw_value(name);
-                let json =
-                    json.map_err(|error| ParamError::new("each.columns", error.to_string()))?;
+                let json = json.map_err(|error| ParamError::new("each.columns", error.to_string()))?;
                 Ok((name.clone(), json))
             });
-            Ok(Some(Expansion::Columns(
-                named.collect::<Result<_, ParamError>>()?,
-            )))
+            Ok(Some(Expansion::Columns(named.collect::<Result<_, ParamError>>()?)))
         }
-        _ => Err(ParamError::new(
-            "each",
-            "`each` takes either `lists` or `columns`",
-        )),
+        _ => Err(ParamError::new("each", "`each` takes either `lists` or `columns`")),
     }
 }
 
@@ -332,8 +275,5 @@ fn expansion(import: &Import) -> Result<Option<Expansion>, ParamError> {
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = wanted.to_lowercase();
     let scored = names.map(|name| (strsim::jaro_winkler(&wanted, &name.to_lowercase()), name));
-    scored
-        .filter(|(score, _)| *score > 0.75)
-        .max_by(|one, two| one.0.total_cmp(&two.0))
-        .map(|(_, name)| name)
+    scored.filter(|(score, _)| *score > 0.75).max_by(|one, two| one.0.total_cmp(&two.0)).map(|(_, name)| name)
 }

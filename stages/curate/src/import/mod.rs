@@ -23,8 +23,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use pipeline_core::{
-    Env, Example, External, Output, ParamError, Port, Ports, Source, Stage, StageError, Step,
-    TableType, Task,
+    Env, Example, External, Output, ParamError, Port, Ports, Source, Stage, StageError, Step, TableType, Task,
 };
 use schemars::JsonSchema;
 use schemas::{Table, queries, traces};
@@ -205,37 +204,21 @@ impl Stage for Import {
 
     fn outputs(&self, _inputs: &Ports) -> Result<Vec<Output>, ParamError> {
         let mapping = Mapping::new(self)?;
-        let rows = TableType::of(
-            mapping.table,
-            mapping.filled.iter().map(|column| column.name),
-        );
-        Ok(vec![if self.each.is_some() {
-            Output::counted(rows)
-        } else {
-            Output::same(rows)
-        }])
+        let rows = TableType::of(mapping.table, mapping.filled.iter().map(|column| column.name));
+        Ok(vec![if self.each.is_some() { Output::counted(rows) } else { Output::same(rows) }])
     }
 
     fn externals(&self, env: &Env) -> Result<Vec<External>, StageError> {
         let files = files::expand(env, &self.files)?;
         let external = |file: files::UserFile| {
             let digest = env.digest_of(&env.base.join(&file.path))?;
-            Ok(External {
-                name: format!("file {}", file.name),
-                digest: digest.to_string(),
-                sliced: true,
-            })
+            Ok(External { name: format!("file {}", file.name), digest: digest.to_string(), sliced: true })
         };
         files.into_iter().map(external).collect()
     }
 
     fn sources(&self, env: &Env) -> Result<Vec<Source>, StageError> {
-        files::sources(
-            env,
-            &files::expand(env, &self.files)?,
-            self.format,
-            self.limit,
-        )
+        files::sources(env, &files::expand(env, &self.files)?, self.format, self.limit)
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {

@@ -55,19 +55,13 @@ impl Path {
             hops.push(Hop::Key(key.to_owned()));
             while !rest.is_empty() {
                 let inner = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-                let (index, after) = inner
-                    .ok_or_else(|| format!("`{text}` is no path: write positions as `[0]`"))?;
-                let index = index
-                    .parse()
-                    .map_err(|_| format!("`{text}` is no path: `{index}` is no position"))?;
+                let (index, after) = inner.ok_or_else(|| format!("`{text}` is no path: write positions as `[0]`"))?;
+                let index = index.parse().map_err(|_| format!("`{text}` is no path: `{index}` is no position"))?;
                 hops.push(Hop::Index(index));
                 rest = after;
             }
         }
-        Ok(Self {
-            text: text.to_owned(),
-            hops,
-        })
+        Ok(Self { text: text.to_owned(), hops })
     }
 
     /// The top-level column it begins with.
@@ -96,9 +90,7 @@ impl Path {
                     Err(_) => return Found::NoParts(value),
                 },
                 Hop::Index(index) => match items(value) {
-                    Some(items) => {
-                        position(*index, items.len()).and_then(|at| items.get(at).copied())
-                    }
+                    Some(items) => position(*index, items.len()).and_then(|at| items.get(at).copied()),
                     None => return Found::NoParts(value),
                 },
             };
@@ -118,20 +110,12 @@ impl fmt::Display for Path {
 }
 
 fn present(value: &RawValue) -> Found<'_> {
-    if is_null(value) {
-        Found::Null
-    } else {
-        Found::Value(value)
-    }
+    if is_null(value) { Found::Null } else { Found::Value(value) }
 }
 
 fn position(index: i64, len: usize) -> Option<usize> {
     let back = usize::try_from(index.unsigned_abs()).ok()?;
-    if index < 0 {
-        len.checked_sub(back)
-    } else {
-        Some(back)
-    }
+    if index < 0 { len.checked_sub(back) } else { Some(back) }
 }
 
 /// Whether a value is null.
@@ -154,10 +138,7 @@ pub struct RowText<'a> {
 impl<'a> RowText<'a> {
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&'a RawValue> {
-        self.fields
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| *value)
+        self.fields.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
     }
 
     /// Sets a key, in place or at the end.

@@ -37,28 +37,17 @@ pub struct Fall {
 impl Fall {
     /// A fall about the whole row.
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            column: None,
-            message: message.into(),
-        }
+        Self { reason, column: None, message: message.into() }
     }
 
     /// A fall about one column.
     pub fn at(column: &str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            column: Some(column.to_owned()),
-            message: message.into(),
-        }
+        Self { reason, column: Some(column.to_owned()), message: message.into() }
     }
 
     /// A value of the wrong type.
     pub fn bad(column: &str, path: &Path, needed: &str, found: &RawValue) -> Self {
-        let message = format!(
-            "`{path}` is {} where {needed} is needed",
-            brief(found.get())
-        );
+        let message = format!("`{path}` is {} where {needed} is needed", brief(found.get()));
         Self::at(column, BAD_VALUE, message)
     }
 }
@@ -126,20 +115,14 @@ impl<'a> Context<'a> {
     }
 }
 
-fn expand_lists<'a>(
-    row: &RowText<'a>,
-    names: &'a [String],
-) -> Result<Vec<(RowText<'a>, Option<i64>)>, Fall> {
+fn expand_lists<'a>(row: &RowText<'a>, names: &'a [String]) -> Result<Vec<(RowText<'a>, Option<i64>)>, Fall> {
     let mut lists = Vec::with_capacity(names.len());
     for name in names {
         let Some(value) = row.get(name).filter(|value| !is_null(value)) else {
             continue;
         };
         let list = items(value);
-        lists.push((
-            name,
-            list.ok_or_else(|| Fall::at("each.lists", BAD_VALUE, format!("`{name}` is no list")))?,
-        ));
+        lists.push((name, list.ok_or_else(|| Fall::at("each.lists", BAD_VALUE, format!("`{name}` is no list")))?));
     }
     let count = lists.first().map_or(0, |(_, list)| list.len());
     if let Some((name, list)) = lists.iter().find(|(_, list)| list.len() != count) {
@@ -166,18 +149,12 @@ fn expand_columns<'a>(
     row: &RowText<'a>,
     names: &'a [(String, Box<RawValue>)],
 ) -> Result<Vec<(RowText<'a>, Option<i64>)>, Fall> {
-    if let Some(name) = [ITEM, ITEM_NAME]
-        .into_iter()
-        .find(|name| row.get(name).is_some())
-    {
-        let message =
-            format!("the row has a column `{name}` itself, which `each.columns` would hide");
+    if let Some(name) = [ITEM, ITEM_NAME].into_iter().find(|name| row.get(name).is_some()) {
+        let message = format!("the row has a column `{name}` itself, which `each.columns` would hide");
         return Err(Fall::at("each.columns", BAD_VALUE, message));
     }
     let mut shared = row.clone();
-    shared
-        .fields
-        .retain(|(key, _)| !names.iter().any(|(name, _)| name == key));
+    shared.fields.retain(|(key, _)| !names.iter().any(|(name, _)| name == key));
     let mut rows = Vec::with_capacity(names.len());
     for (name, json) in names {
         if let Some(value) = row.get(name).filter(|value| !is_null(value)) {
@@ -196,18 +173,12 @@ fn expand_columns<'a>(
 /// Reads a row's text: UTF-8, one JSON object, nothing in it that a JSON reader would stumble over later.
 fn read_row(text: &[u8]) -> Result<RowText<'_>, Fall> {
     let broken = |message: String| Fall::new(BROKEN_LINE, message);
-    let text = std::str::from_utf8(text).map_err(|error| {
-        broken(format!(
-            "it is not UTF-8 from byte {} on",
-            error.valid_up_to() + 1
-        ))
-    })?;
+    let text = std::str::from_utf8(text)
+        .map_err(|error| broken(format!("it is not UTF-8 from byte {} on", error.valid_up_to() + 1)))?;
     let row: RowText<'_> = serde_json::from_str(text).map_err(|error| {
         let column = error.column();
         let message = error.to_string();
-        let message = message
-            .split_once(" at line ")
-            .map_or(message.as_str(), |(message, _)| message);
+        let message = message.split_once(" at line ").map_or(message.as_str(), |(message, _)| message);
         broken(format!("it is no JSON object: {message} (column {column})"))
     })?;
     super::soundness::check(text).map_err(|message| broken(message.to_owned()))?;

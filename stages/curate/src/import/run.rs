@@ -50,23 +50,9 @@ pub fn run(import: &Import, task: &mut Task<'_>) -> Result<(), StageError> {
     let source = task.source()?;
     let path = task.env().base.join(&source.path);
     let (_, format) = recognise(&path, import.format)?;
-    let context = Context {
-        import,
-        mapping: &mapping,
-        source: &source.name,
-        empty_is_null: format == Format::Csv,
-    };
-    let unit = if format == Format::Parquet {
-        "row"
-    } else {
-        "line"
-    };
-    let piece = Piece {
-        context,
-        source,
-        path,
-        unit,
-    };
+    let context = Context { import, mapping: &mapping, source: &source.name, empty_is_null: format == Format::Csv };
+    let unit = if format == Format::Parquet { "row" } else { "line" };
+    let piece = Piece { context, source, path, unit };
     let schema = task.schema()?;
     let mut reader = read::open(&piece.path, import.format, &source.range)?;
     let mut tally = Tally::default();
@@ -86,12 +72,8 @@ impl Piece<'_> {
         chunk: &Chunk,
         tally: &mut Tally,
     ) -> Result<(), StageError> {
-        let outcomes: Vec<Outcome<'_>> = chunk
-            .records
-            .par_iter()
-            .with_min_len(8)
-            .map(|record| convert(self.context, chunk, record))
-            .collect();
+        let outcomes: Vec<Outcome<'_>> =
+            chunk.records.par_iter().with_min_len(8).map(|record| convert(self.context, chunk, record)).collect();
         let mapping = self.context.mapping;
         let mut batch = Batch::new(&mapping.filled);
         let (mut fallen, mut rejections) = (Batch::new(&fallen_columns(mapping)), Vec::new());
@@ -110,11 +92,7 @@ impl Piece<'_> {
                     tally.is_any_row |= fall.reason != BROKEN_LINE;
                     self.judge(task.max_errors(), record, fall, tally)?;
                     let text = text_of(chunk, record);
-                    let extra = if fall.reason == BROKEN_LINE {
-                        Cell::Null
-                    } else {
-                        Cell::Text(text.clone())
-                    };
+                    let extra = if fall.reason == BROKEN_LINE { Cell::Null } else { Cell::Text(text.clone()) };
                     fallen.append(&[Cell::Text(self.source_name().into()), extra]);
                     rejections.push(self.rejection(record, fall, &text));
                 }
@@ -128,22 +106,15 @@ impl Piece<'_> {
         }
         if !rejections.is_empty() {
             let nullable = schemas::rejects::schema(schema);
-            let batch: RecordBatch = fallen.finish(
-                &nullable
-                    .project(&(0..schema.fields().len()).collect::<Vec<_>>())?
-                    .into(),
-            )?;
+            let batch: RecordBatch =
+                fallen.finish(&nullable.project(&(0..schema.fields().len()).collect::<Vec<_>>())?.into())?;
             task.reject(&batch, &rejections)?;
         }
         task.write(&batch.finish(schema)?)
     }
 
     fn source_name(&self) -> &str {
-        self.context
-            .import
-            .source
-            .as_deref()
-            .unwrap_or(self.context.source)
+        self.context.import.source.as_deref().unwrap_or(self.context.source)
     }
 
     fn place(&self, record: &Record) -> String {
@@ -151,43 +122,23 @@ impl Piece<'_> {
     }
 
     /// Ends the import at a row that cannot be used, unless such rows may fall out.
-    fn judge(
-        &self,
-        max_errors: f64,
-        record: &Record,
-        fall: &Fall,
-        tally: &mut Tally,
-    ) -> Result<(), StageError> {
+    fn judge(&self, max_errors: f64, record: &Record, fall: &Fall, tally: &mut Tally) -> Result<(), StageError> {
         if fall.reason != BROKEN_LINE && fall.reason != BAD_VALUE {
             return Ok(());
         }
-        let column = fall
-            .column
-            .as_ref()
-            .map(|column| format!("column `{column}`: "))
-            .unwrap_or_default();
+        let column = fall.column.as_ref().map(|column| format!("column `{column}`: ")).unwrap_or_default();
         let message = format!("{column}{}", fall.message);
         if max_errors <= 0.0 {
-            let message = format!(
-                "{message}; set `max_errors` (a share of rows) to let such {}s fall out",
-                self.unit
-            );
-            return Err(StageError::input(
-                &self.source.path,
-                Some(self.place(record)),
-                message,
-            ));
+            let message = format!("{message}; set `max_errors` (a share of rows) to let such {}s fall out", self.unit);
+            return Err(StageError::input(&self.source.path, Some(self.place(record)), message));
         }
         tally.unusable += 1;
-        tally
-            .first
-            .get_or_insert_with(|| (self.place(record), message));
+        tally.first.get_or_insert_with(|| (self.place(record), message));
         Ok(())
     }
 
     fn rejection(&self, record: &Record, fall: &Fall, text: &str) -> Rejection {
-        let mut evidence =
-            json!({"file": self.source.name, self.unit: record.line, "message": fall.message});
+        let mut evidence = json!({"file": self.source.name, self.unit: record.line, "message": fall.message});
         if let Some(column) = &fall.column {
             evidence["column"] = column.as_str().into();
         }
@@ -199,8 +150,7 @@ impl Piece<'_> {
 
     fn check_share(&self, task: &Task<'_>, tally: &Tally) -> Result<(), StageError> {
         let share = tally.unusable as f64 / tally.read.max(1) as f64;
-        let Some((place, message)) = tally.first.as_ref().filter(|_| share > task.max_errors())
-        else {
+        let Some((place, message)) = tally.first.as_ref().filter(|_| share > task.max_errors()) else {
             return Ok(());
         };
         let message = format!(
@@ -211,45 +161,27 @@ impl Piece<'_> {
             share * 100.0,
             task.max_errors(),
         );
-        Err(StageError::input(
-            &self.source.path,
-            Some(place.clone()),
-            message,
-        ))
+        Err(StageError::input(&self.source.path, Some(place.clone()), message))
     }
 
     /// A mapped column that no row of the file has is a mistake, not a column of nulls.
     fn check_columns(&self, task: &Task<'_>, tally: &Tally) -> Result<(), StageError> {
         let paths = &self.context.mapping.paths;
-        let all = paths
-            .iter()
-            .enumerate()
-            .take(128)
-            .fold(0_u128, |all, (at, _)| all | 1 << at);
+        let all = paths.iter().enumerate().take(128).fold(0_u128, |all, (at, _)| all | 1 << at);
         if !tally.is_any_row || tally.seen & all == all {
             return Ok(());
         }
         let known = format!("columns of {}", self.source.name);
         let survey = task.shared(&known, |_| self.survey())?;
-        let missing = paths
-            .iter()
-            .enumerate()
-            .take(128)
-            .find(|(at, _)| (tally.seen | survey.seen) & (1 << at) == 0);
+        let missing = paths.iter().enumerate().take(128).find(|(at, _)| (tally.seen | survey.seen) & (1 << at) == 0);
         let Some((_, (parameter, path))) = missing else {
             return Ok(());
         };
         let names: Vec<&str> = survey.names.iter().map(String::as_str).collect();
-        let nearest =
-            nearest(path.column(), names.iter().copied()).filter(|name| *name != path.column());
-        let hint = nearest
-            .map(|name| format!("; did you mean `{name}`?"))
-            .unwrap_or_default();
+        let nearest = nearest(path.column(), names.iter().copied()).filter(|name| *name != path.column());
+        let hint = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         let file = &self.source.name;
-        let message = format!(
-            "no row of `{file}` has `{path}`, its columns are {}{hint}",
-            names.join(", ")
-        );
+        let message = format!("no row of `{file}` has `{path}`, its columns are {}{hint}", names.join(", "));
         Err(ParamError::new(parameter.as_str(), message).into())
     }
 
@@ -262,19 +194,12 @@ impl Piece<'_> {
         let mut reader = read::open(&self.path, self.context.import.format, range)?;
         let mut survey = Survey::default();
         while let Some(chunk) = reader.next_chunk()? {
-            let found: Vec<u128> = chunk
-                .records
-                .par_iter()
-                .map(|record| convert(self.context, &chunk, record).seen)
-                .collect();
-            survey.seen = found
-                .into_iter()
-                .fold(survey.seen, |seen, found| seen | found);
+            let found: Vec<u128> =
+                chunk.records.par_iter().map(|record| convert(self.context, &chunk, record).seen).collect();
+            survey.seen = found.into_iter().fold(survey.seen, |seen, found| seen | found);
             for record in chunk.records.iter().take(100) {
                 if let Ok(row) = serde_json::from_slice::<RowText<'_>>(bytes_of(&chunk, record)) {
-                    survey
-                        .names
-                        .extend(row.fields.iter().map(|(key, _)| key.clone().into_owned()));
+                    survey.names.extend(row.fields.iter().map(|(key, _)| key.clone().into_owned()));
                 }
             }
         }
@@ -289,17 +214,11 @@ struct Survey {
 }
 
 fn fallen_columns(mapping: &Mapping) -> Vec<&'static schemas::Column> {
-    [query::SOURCE, query::EXTRA]
-        .iter()
-        .filter_map(|name| mapping.table.column(name))
-        .collect()
+    [query::SOURCE, query::EXTRA].iter().filter_map(|name| mapping.table.column(name)).collect()
 }
 
 fn bytes_of<'a>(chunk: &'a Chunk, record: &Record) -> &'a [u8] {
-    chunk
-        .buffer
-        .get(record.start..record.end)
-        .unwrap_or_default()
+    chunk.buffer.get(record.start..record.end).unwrap_or_default()
 }
 
 fn text_of<'a>(chunk: &'a Chunk, record: &Record) -> std::borrow::Cow<'a, str> {
@@ -308,10 +227,7 @@ fn text_of<'a>(chunk: &'a Chunk, record: &Record) -> std::borrow::Cow<'a, str> {
 
 fn convert<'a>(context: Context<'a>, chunk: &'a Chunk, record: &Record) -> Outcome<'a> {
     match &record.fault {
-        Some(fault) => Outcome {
-            rows: Err(Fall::new(BROKEN_LINE, fault.clone())),
-            seen: 0,
-        },
+        Some(fault) => Outcome { rows: Err(Fall::new(BROKEN_LINE, fault.clone())), seen: 0 },
         None => context.convert(bytes_of(chunk, record)),
     }
 }

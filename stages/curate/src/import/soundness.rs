@@ -10,11 +10,7 @@ const DEPTH: usize = 120;
 pub fn check(text: &str) -> Result<(), &'static str> {
     let bytes = text.as_bytes();
     let (mut at, mut depth, mut in_string) = (0, 0_usize, false);
-    let may_nest = bytes
-        .iter()
-        .filter(|byte| matches!(byte, b'{' | b'['))
-        .nth(DEPTH)
-        .is_some();
+    let may_nest = bytes.iter().filter(|byte| matches!(byte, b'{' | b'[')).nth(DEPTH).is_some();
     if !may_nest && !text.contains("\\ud") && !text.contains("\\uD") {
         return Ok(());
     }
@@ -46,9 +42,7 @@ fn escape(bytes: &[u8]) -> Result<usize, &'static str> {
             Some(0xdc00..=0xdfff) => Ok(12),
             _ => Err("it holds half a character (a lone surrogate such as `\\ud83d`)"),
         },
-        Some(0xdc00..=0xdfff) => {
-            Err("it holds half a character (a lone surrogate such as `\\udc00`)")
-        }
+        Some(0xdc00..=0xdfff) => Err("it holds half a character (a lone surrogate such as `\\udc00`)"),
         _ => Ok(2),
     }
 }

@@ -11,8 +11,7 @@ use arrow::array::RecordBatch;
 use pipeline_core::error::ModelFailure;
 use pipeline_core::stage::Estimate;
 use pipeline_core::{
-    Env, Event, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, TableType,
-    Task,
+    Env, Event, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, TableType, Task,
 };
 use pipeline_models::{ErrorClass, Message, ModelError, ModelSet, Note, Progress, Recorded};
 use schemars::JsonSchema;
@@ -233,15 +232,15 @@ impl Stage for Sample {
         let models = task.env().services.get::<ModelSet>();
         let models = models.ok_or_else(|| StageError::Internal("no models are registered".to_owned()))?;
         for name in self.model.all() {
-            let model = models.get(name).map_err(model_error)?;
+            let model = models.get(name).map_err(|error| model_error(&error))?;
             let asking = Asking::new(self, task, model)?;
-            self.ensure(task, &asking)?;
+            Self::ensure(task, &asking)?;
         }
         let asking = self
             .model
             .all()
             .iter()
-            .map(|name| Asking::new(self, task, models.get(name).map_err(model_error)?))
+            .map(|name| Asking::new(self, task, models.get(name).map_err(|error| model_error(&error))?))
             .collect::<Result<Vec<_>, StageError>>()?;
         self.collect(task, &asking)
     }
@@ -249,7 +248,7 @@ impl Stage for Sample {
 
 impl Sample {
     /// First pass: every answer that is missing is asked for.
-    fn ensure(&self, task: &Task<'_>, asking: &Asking<'_>) -> Result<(), StageError> {
+    fn ensure(task: &Task<'_>, asking: &Asking<'_>) -> Result<(), StageError> {
         let mut failure = None;
         let mut batches = task.look_ahead()?;
         let mut waiting = Vec::new().into_iter();
@@ -272,7 +271,7 @@ impl Sample {
         let outcome = asking.model.ensure(&mut requests, &follower, task.cancel());
         match (failure, outcome) {
             (Some(error), _) => Err(error),
-            (None, Err(error)) => Err(model_error(error)),
+            (None, Err(error)) => Err(model_error(&error)),
             (None, Ok(counts)) => {
                 follower.update(&counts);
                 if let Some((_, message)) = counts.transient.first() {
@@ -312,13 +311,13 @@ impl Sample {
     ) -> Result<u64, StageError> {
         let mut missing = 0;
         let mut chunk = Chunk::new(batch);
-        let rows = asking.iter().map(|asking| asking.rows(batch)).collect::<Result<Vec<_>, _>>()?;
+        let rows = asking.iter().map(|_| Asking::rows(batch)).collect::<Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
             let (mut answers, mut refusal, mut is_missing) = (Vec::new(), None, false);
             for (asking, rows) in asking.iter().zip(&rows) {
                 for sample in 0..self.n {
                     let request = asking.request(rows, row, sample)?;
-                    match asking.model.answer(&request).map_err(model_error)? {
+                    match asking.model.answer(&request).map_err(|error| model_error(&error))? {
                         Recorded::Answer(answer) => {
                             let is_cut = answer.finish_reason.as_deref() == Some("length");
                             if is_cut && self.truncated == Truncated::Drop {
@@ -370,7 +369,7 @@ fn tracing_note(task: &Task<'_>, count: usize, message: &str) {
 }
 
 /// What a failed pass means for the run.
-fn model_error(error: ModelError) -> StageError {
+fn model_error(error: &ModelError) -> StageError {
     let message = error.to_string();
     match error.class() {
         ErrorClass::Cancelled => StageError::Cancelled,
@@ -402,11 +401,8 @@ impl Progress for Follower<'_> {
 
     fn update(&self, counts: &pipeline_models::Ensured) {
         let (asked, stored, tokens) = self.told.get();
-        let now = (
-            counts.asked,
-            counts.from_store + counts.from_recordings,
-            counts.prompt_tokens + counts.completion_tokens,
-        );
+        let now =
+            (counts.asked, counts.from_store + counts.from_recordings, counts.prompt_tokens + counts.completion_tokens);
         self.told.set(now);
         self.task.events().emit(&Event::Calls {
             stage: self.task.stage().to_owned(),

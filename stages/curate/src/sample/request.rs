@@ -19,7 +19,9 @@ pub(super) fn compile(template: &str) -> Result<Environment<'static>, String> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.add_template_owned(NAME, template.to_owned()).map_err(|error| format!("the template is wrong: {error:#}"))?;
+    environment
+        .add_template_owned(NAME, template.to_owned())
+        .map_err(|error| format!("the template is wrong: {error:#}"))?;
     Ok(environment)
 }
 
@@ -53,11 +55,12 @@ impl<'a> Asking<'a> {
             (None, None) => None,
         };
         let template = text.map(|text| compile(&text)).transpose();
-        let template = template.map_err(|message| StageError::Param(pipeline_core::ParamError::new("template", message)))?;
+        let template =
+            template.map_err(|message| StageError::Param(pipeline_core::ParamError::new("template", message)))?;
         Ok(Self { model, sample, preamble: sample.preamble(), template, seed: task.seed() })
     }
 
-    pub(super) fn rows<'b>(&self, batch: &'b RecordBatch) -> Result<Rows<'b>, StageError> {
+    pub(super) fn rows(batch: &RecordBatch) -> Result<Rows<'_>, StageError> {
         Ok(Rows {
             ids: rows::texts(batch, queries::QUERY_ID)?,
             messages: Messages::new(batch, queries::MESSAGES)?,
@@ -70,7 +73,7 @@ impl<'a> Asking<'a> {
 
     /// All requests of a batch, sample by sample within a row.
     pub(super) fn requests(&self, batch: &RecordBatch) -> Result<Vec<Request>, StageError> {
-        let columns = self.rows(batch)?;
+        let columns = Self::rows(batch)?;
         let mut requests = Vec::with_capacity(batch.num_rows() * self.sample.n as usize);
         for row in 0..batch.num_rows() {
             for sample in 0..self.sample.n {
@@ -91,6 +94,9 @@ impl<'a> Asking<'a> {
             tool_calls: message.tool_calls.map(str::to_owned),
         });
         messages.extend(own);
+        if self.template.is_none() {
+            Self::ensure_options_are_asked(columns, row, &messages)?;
+        }
         if let Some(template) = &self.template {
             let text = Self::render(template, columns, row)?;
             match messages.iter_mut().rev().find(|message| message.role == "user") {
@@ -114,6 +120,22 @@ impl<'a> Asking<'a> {
             sample,
             salt: (!stage.salt.is_empty()).then(|| stage.salt.clone()),
         })
+    }
+
+    /// A multiple-choice question without its options cannot be answered, and the mistake shows nowhere else.
+    fn ensure_options_are_asked(columns: &Rows<'_>, row: usize, messages: &[Message]) -> Result<(), StageError> {
+        let options = list_texts(columns.options, row).unwrap_or_default();
+        let is_shown = |option: &&str| messages.iter().any(|message| message.content.contains(*option));
+        if options.iter().all(is_shown) {
+            return Ok(());
+        }
+        let message = format!(
+            "query `{}` has options that are not in its messages, so the model would not see them; name them in a \
+             `template`, such as '{{{{ prompt }}}}{{% for option in options %}} ({{{{ \"ABCDEFGHIJ\"[loop.index0] }}}}) {{{{ option }}}}{{% endfor %}}', \
+             or join them to the prompt in the import: `prompt = [\"question\", \"choices[0]\", ...]`",
+            text_at(columns.ids, row).unwrap_or_default()
+        );
+        Err(StageError::Param(pipeline_core::ParamError::new("template", message)))
     }
 
     fn render(template: &Environment<'static>, columns: &Rows<'_>, row: usize) -> Result<String, StageError> {

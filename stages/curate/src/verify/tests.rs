@@ -11,13 +11,11 @@ fn entry() -> StageEntry {
 }
 
 fn run(params: Value, rows: Vec<Value>) -> Outcome {
-    Trial::new(&entry(), params)
-        .rows("rows", &traces::TABLE, rows)
-        .run(&Cut::WHOLE)
-        .unwrap()
+    Trial::new(&entry(), params).rows("rows", &traces::TABLE, rows).run(&Cut::WHOLE).unwrap()
 }
 
 /// A trace of domain `math` with label 18, changed by `change`.
+#[expect(clippy::needless_pass_by_value, reason = "changes are written in place")]
 fn trace(change: Value) -> Value {
     let mut row = json!({ "query_id": "q", "trace_id": "t", "domain": "math", "label": "18", "response": "\\boxed{18}", "finish_reason": "stop" });
     for (name, value) in change.as_object().unwrap() {
@@ -31,10 +29,7 @@ fn verdict(params: Value, change: Value) -> (Value, String) {
     let outcome = run(params, vec![trace(change)]);
     let row = &outcome.rows()[0];
     let reason = row["verdict_reason"].as_str().unwrap_or_default();
-    (
-        row["verdict"].clone(),
-        reason.split(':').next().unwrap_or_default().to_owned(),
-    )
+    (row["verdict"].clone(), reason.split(':').next().unwrap_or_default().to_owned())
 }
 
 #[test]
@@ -49,14 +44,8 @@ fn a_cut_rollout_is_never_correct() {
         assert_eq!(found, (json!("no_answer"), "truncated".to_owned()));
     }
     assert_eq!(verdict(json!({}), json!({})).0, json!("correct"));
-    let unreadable = verdict(
-        json!({}),
-        json!({ "finish_reason": "length", "label": null }),
-    );
-    assert_eq!(
-        unreadable,
-        (json!("label_unparsable"), "no_label".to_owned())
-    );
+    let unreadable = verdict(json!({}), json!({ "finish_reason": "length", "label": null }));
+    assert_eq!(unreadable, (json!("label_unparsable"), "no_label".to_owned()));
 }
 
 #[test]
@@ -76,10 +65,7 @@ fn a_missing_label_is_the_labels_fault() {
     for label in [json!(null), json!(""), json!("  ")] {
         let outcome = run(json!({}), vec![trace(json!({ "label": label }))]);
         let row = &outcome.rows()[0];
-        assert_eq!(
-            (&row["verdict"], &row["verdict_reason"]),
-            (&json!("label_unparsable"), &json!("no_label"))
-        );
+        assert_eq!((&row["verdict"], &row["verdict_reason"]), (&json!("label_unparsable"), &json!("no_label")));
         assert_eq!(row["answer"], json!("18"));
     }
 }
@@ -91,20 +77,12 @@ fn a_domain_without_verifier_is_undecided_and_chat_has_no_verdict() {
         let outcome = run(json!({}), rows);
         let row = &outcome.rows()[0];
         assert_eq!(row["verdict"], json!("undecided"));
-        assert!(
-            row["verdict_reason"]
-                .as_str()
-                .unwrap()
-                .starts_with("no_verifier")
-        );
+        assert!(row["verdict_reason"].as_str().unwrap().starts_with("no_verifier"));
         assert_eq!(row["verifier"], json!(null));
     }
     let outcome = run(json!({}), vec![trace(json!({ "domain": "chat" }))]);
     let row = &outcome.rows()[0];
-    assert_eq!(
-        (&row["verdict"], &row["verdict_reason"], &row["answer"]),
-        (&json!(null), &json!(null), &json!(null))
-    );
+    assert_eq!((&row["verdict"], &row["verdict_reason"], &row["answer"]), (&json!(null), &json!(null), &json!(null)));
     assert_eq!(outcome.counters["verdict_none"], 1);
 }
 
@@ -123,15 +101,9 @@ fn keeping_rejects_the_rest_with_their_verdicts() {
     assert_eq!(outcome.rows().len(), 1);
     assert_eq!(
         outcome.reasons(),
-        [
-            "verdict_incorrect",
-            "verdict_no_answer",
-            "verdict_none",
-            "verdict_label_unparsable"
-        ]
+        ["verdict_incorrect", "verdict_no_answer", "verdict_none", "verdict_label_unparsable"]
     );
-    let evidence: Value =
-        serde_json::from_str(outcome.rejects[0]["reject_evidence"].as_str().unwrap()).unwrap();
+    let evidence: Value = serde_json::from_str(outcome.rejects[0]["reject_evidence"].as_str().unwrap()).unwrap();
     assert_eq!(evidence["answer"], json!("17"));
     assert_eq!(outcome.rejects[0]["verdict"], json!("incorrect"));
     let outcome = run(json!({ "keep": ["correct", "none"] }), rows());
@@ -149,19 +121,11 @@ fn options_are_compared_as_letters_in_any_domain() {
             }))],
         );
         let row = &outcome.rows()[0];
-        assert_eq!(
-            (&row["verdict"], &row["answer"]),
-            (&json!("correct"), &json!("B"))
-        );
+        assert_eq!((&row["verdict"], &row["answer"]), (&json!("correct"), &json!("B")));
         assert!(row["verifier"].as_str().unwrap().starts_with("stem@"));
     }
     let outcome = run(json!({}), vec![trace(json!({}))]);
-    assert!(
-        outcome.rows()[0]["verifier"]
-            .as_str()
-            .unwrap()
-            .starts_with("math@")
-    );
+    assert!(outcome.rows()[0]["verifier"].as_str().unwrap().starts_with("math@"));
 }
 
 #[test]
@@ -177,21 +141,11 @@ fn lenient_takes_an_unmarked_number_and_counts_it() {
 fn rows_that_can_never_be_judged_are_refused_before_anything_runs() {
     let only_ids = vec![json!({ "query_id": "q", "trace_id": "t" })];
     let trial = |row: Vec<Value>, params: Value| {
-        Trial::new(&entry(), params)
-            .rows("rows", &traces::TABLE, row)
-            .run(&Cut::WHOLE)
+        Trial::new(&entry(), params).rows("rows", &traces::TABLE, row).run(&Cut::WHOLE)
     };
-    assert!(matches!(
-        trial(only_ids, json!({})),
-        Err(StageError::Param(_))
-    ));
-    let no_domain = || {
-        vec![json!({ "query_id": "q", "trace_id": "t", "response": "\\boxed{1}", "label": "1" })]
-    };
-    assert!(matches!(
-        trial(no_domain(), json!({})),
-        Err(StageError::Param(_))
-    ));
+    assert!(matches!(trial(only_ids, json!({})), Err(StageError::Param(_))));
+    let no_domain = || vec![json!({ "query_id": "q", "trace_id": "t", "response": "\\boxed{1}", "label": "1" })];
+    assert!(matches!(trial(no_domain(), json!({})), Err(StageError::Param(_))));
     let outcome = trial(no_domain(), json!({ "verifier": "math" })).unwrap();
     assert_eq!(outcome.rows()[0]["verdict"], json!("correct"));
 }
@@ -202,11 +156,7 @@ fn recorded_scores_of_eight_answers_a_problem_are_found_again() {
         return;
     };
     let outcome = run(json!({}), rows);
-    let found: Vec<bool> = outcome
-        .rows()
-        .iter()
-        .map(|row| row["verdict"] == json!("correct"))
-        .collect();
+    let found: Vec<bool> = outcome.rows().iter().map(|row| row["verdict"] == json!("correct")).collect();
     let mut same = 0;
     for ((found, score), row) in found.iter().zip(&scores).zip(outcome.rows()) {
         same += usize::from(found == score);
@@ -249,7 +199,7 @@ fn recorded_verdicts_of_a_small_models_rollouts_are_found_again() {
         }
     }
     println!("{same} of {judged} agree; {:?}", outcome.counters);
-    assert!(judged > 0);
+    assert!(judged > 1000 && same * 100 >= judged * 98);
 }
 
 proptest! {

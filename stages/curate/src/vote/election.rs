@@ -33,10 +33,7 @@ pub struct Ballot {
 impl Ballot {
     /// No trace yet.
     pub fn new() -> Self {
-        Self {
-            first: u64::MAX,
-            ..Self::default()
-        }
+        Self { first: u64::MAX, ..Self::default() }
     }
 
     /// Adds the trace at a position, with its final answer, the label it came with, and whether the two agree.
@@ -80,11 +77,7 @@ pub struct Election {
 impl Election {
     /// Share of the votes that the label got: votes for it / traces with a final answer; 0 without any.
     pub fn share(&self) -> f64 {
-        if self.answered == 0 {
-            0.0
-        } else {
-            self.votes as f64 / self.answered as f64
-        }
+        if self.answered == 0 { 0.0 } else { self.votes as f64 / self.answered as f64 }
     }
 }
 
@@ -112,38 +105,20 @@ fn classes(answers: &[(String, bool)]) -> Vec<Class> {
             let votes = spellings.values().sum();
             let most = spellings.values().copied().max().unwrap_or(0);
             // the map is in byte order, so the first is the smallest
-            let spelling = spellings
-                .into_iter()
-                .find(|(_, count)| *count == most)
-                .map_or("", |(text, _)| text);
-            Class {
-                votes,
-                agreeing,
-                spelling: spelling.to_owned(),
-            }
+            let spelling = spellings.into_iter().find(|(_, count)| *count == most).map_or("", |(text, _)| text);
+            Class { votes, agreeing, spelling: spelling.to_owned() }
         })
         .collect();
-    classes.sort_by(|one, two| {
-        two.votes
-            .cmp(&one.votes)
-            .then_with(|| one.spelling.cmp(&two.spelling))
-    });
+    classes.sort_by(|one, two| two.votes.cmp(&one.votes).then_with(|| one.spelling.cmp(&two.spelling)));
     classes
 }
 
 /// Counts the votes of a query. The order of its traces does not matter.
 pub fn elect(ballot: &Ballot, tie: Tie, overwrite: bool) -> Election {
     let classes = classes(&ballot.answers);
-    let leading: Vec<_> = classes
-        .iter()
-        .take(LEADING)
-        .map(|class| json!([class.spelling, class.votes]))
-        .collect();
+    let leading: Vec<_> = classes.iter().take(LEADING).map(|class| json!([class.spelling, class.votes])).collect();
     let is_tie = matches!(&classes[..], [one, two, ..] if one.votes == two.votes);
-    let winner = classes
-        .into_iter()
-        .next()
-        .filter(|_| !is_tie || tie == Tie::Smallest);
+    let winner = classes.into_iter().next().filter(|_| !is_tie || tie == Tie::Smallest);
     let mut election = Election {
         first: ballot.first,
         label: None,
@@ -172,29 +147,14 @@ pub fn elect(ballot: &Ballot, tie: Tie, overwrite: bool) -> Election {
 /// What the stage reports of its votes.
 pub fn counters(ballots: &[(String, Ballot)], elections: &[Election]) -> Vec<(&'static str, u64)> {
     let sum = |count: &dyn Fn(&Election) -> u64| elections.iter().map(count).sum::<u64>();
-    let conflicts = ballots
-        .iter()
-        .filter(|(_, ballot)| ballot.labels.len() > 1)
-        .count() as u64;
+    let conflicts = ballots.iter().filter(|(_, ballot)| ballot.labels.len() > 1).count() as u64;
     let all = vec![
         ("votes", sum(&|election| election.answered)),
-        (
-            "traces_without_answer",
-            sum(&|election| election.unanswered),
-        ),
+        ("traces_without_answer", sum(&|election| election.unanswered)),
         ("ties", sum(&|election| u64::from(election.is_tie))),
-        (
-            "ties_resolved",
-            sum(&|election| u64::from(election.is_tie && election.label.is_some())),
-        ),
-        (
-            "gold_agrees",
-            sum(&|election| u64::from(election.gold == Some(true))),
-        ),
-        (
-            "gold_differs",
-            sum(&|election| u64::from(election.gold == Some(false))),
-        ),
+        ("ties_resolved", sum(&|election| u64::from(election.is_tie && election.label.is_some()))),
+        ("gold_agrees", sum(&|election| u64::from(election.gold == Some(true)))),
+        ("gold_differs", sum(&|election| u64::from(election.gold == Some(false)))),
         ("label_conflicts", conflicts),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()

@@ -74,11 +74,7 @@ pub struct ContaminationRules {
 impl Default for ContaminationRules {
     /// 10-grams, half of a long item, questions.
     fn default() -> Self {
-        Self {
-            ngram: NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN),
-            min_coverage: 0.5,
-            parts: Parts::Question,
-        }
+        Self { ngram: NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN), min_coverage: 0.5, parts: Parts::Question }
     }
 }
 
@@ -160,10 +156,7 @@ impl ContaminationIndex {
     pub fn build(items: Vec<EvalItem>, rules: ContaminationRules) -> Result<Self, TextError> {
         if !(rules.min_coverage > 0.0 && rules.min_coverage <= 1.0) {
             let reason = format!("{} is not above 0 and at most 1", rules.min_coverage);
-            return Err(TextError::Parameter {
-                name: "min_coverage",
-                reason,
-            });
+            return Err(TextError::Parameter { name: "min_coverage", reason });
         }
         let mut index = Self {
             rules,
@@ -228,10 +221,7 @@ impl ContaminationIndex {
     fn add_entries(&mut self) {
         let n = self.rules.ngram.get();
         let texts = texts(&self.items, self.rules.parts);
-        let views: Vec<View> = texts
-            .par_iter()
-            .map(|(_, _, text)| View::new(text))
-            .collect();
+        let views: Vec<View> = texts.par_iter().map(|(_, _, text)| View::new(text)).collect();
         self.counts.items = self.items.len();
         for ((item, part, text), view) in texts.into_iter().zip(views) {
             let is_short = view.len() < n;
@@ -243,34 +233,18 @@ impl ContaminationIndex {
                 self.counts.short_answers += 1;
                 continue;
             }
-            let singles = view
-                .kinds()
-                .iter()
-                .filter(|kind| **kind == TokenKind::Single)
-                .count();
-            let least = if singles * 2 > view.len() {
-                MIN_CONTAINED_SINGLES
-            } else {
-                MIN_CONTAINED_WORDS
-            };
+            let singles = view.kinds().iter().filter(|kind| **kind == TokenKind::Single).count();
+            let least = if singles * 2 > view.len() { MIN_CONTAINED_SINGLES } else { MIN_CONTAINED_WORDS };
             let (from, to) = view.span(0, view.len() - 1);
             // of the tokens' span only, as in a document: what stands before or behind does not count
             let bare = text.get(from..to).filter(|_| is_short).unwrap_or_default();
             let with_operators = search::tokens_with_operators(bare);
             let start = self.tokens.len();
             self.tokens.extend_from_slice(view.tokens());
-            self.is_number
-                .extend(view.kinds().iter().map(|kind| *kind == TokenKind::Number));
+            self.is_number.extend(view.kinds().iter().map(|kind| *kind == TokenKind::Number));
             let end = self.tokens.len();
             let is_containable = view.len() >= least;
-            self.entries.push(Entry {
-                item,
-                part,
-                start,
-                end,
-                with_operators,
-                is_containable,
-            });
+            self.entries.push(Entry { item, part, start, end, with_operators, is_containable });
         }
     }
 
@@ -284,12 +258,7 @@ impl ContaminationIndex {
             }
             self.counts.by_ngrams += 1;
             let range = entry.start..entry.end;
-            ngram_keys(
-                &self.tokens[range.clone()],
-                &self.is_number[range],
-                self.rules.ngram,
-                &mut keys,
-            );
+            ngram_keys(&self.tokens[range.clone()], &self.is_number[range], self.rules.ngram, &mut keys);
             grams.extend(keys.iter().zip(0..).map(|(key, at)| (*key, (id, at))));
         }
         grams.par_sort_unstable();
@@ -312,10 +281,7 @@ impl ContaminationIndex {
             self.counts.by_exact_match += 1;
             self.wholes.entry(run_hash(tokens)).or_default().push(id);
             if entry.is_containable {
-                self.heads
-                    .entry(run_hash(&tokens[..MIN_CONTAINED_WORDS]))
-                    .or_default()
-                    .push(id);
+                self.heads.entry(run_hash(&tokens[..MIN_CONTAINED_WORDS])).or_default().push(id);
             }
         }
     }
@@ -326,12 +292,9 @@ fn texts(items: &[EvalItem], parts: Parts) -> Vec<(u32, Part, &str)> {
     (0..)
         .zip(items)
         .flat_map(|(item, eval)| {
-            let question =
-                (parts != Parts::Answer).then_some((item, Part::Question, eval.question.as_str()));
+            let question = (parts != Parts::Answer).then_some((item, Part::Question, eval.question.as_str()));
             let answer = eval.answer.as_deref().filter(|_| parts != Parts::Question);
-            question
-                .into_iter()
-                .chain(answer.map(|answer| (item, Part::Answer, answer)))
+            question.into_iter().chain(answer.map(|answer| (item, Part::Answer, answer)))
         })
         .collect()
 }
@@ -342,24 +305,11 @@ fn ngram_keys(tokens: &[u64], is_number: &[bool], n: NonZeroUsize, keys: &mut Ve
     let masked: Vec<u64> = tokens
         .iter()
         .zip(is_number)
-        .map(|(token, is_number)| {
-            if *is_number {
-                crate::view::MASKED_NUMBER
-            } else {
-                *token
-            }
-        })
+        .map(|(token, is_number)| if *is_number { crate::view::MASKED_NUMBER } else { *token })
         .collect();
-    let mut numbers = is_number
-        .iter()
-        .take(n.get())
-        .filter(|is_number| **is_number)
-        .count();
+    let mut numbers = is_number.iter().take(n.get()).filter(|is_number| **is_number).count();
     keys.clear();
-    for (at, (exact, masked)) in ngram_hashes(tokens, n)
-        .zip(ngram_hashes(&masked, n))
-        .enumerate()
-    {
+    for (at, (exact, masked)) in ngram_hashes(tokens, n).zip(ngram_hashes(&masked, n)).enumerate() {
         keys.push(if numbers * 2 > n.get() { exact } else { masked });
         numbers -= usize::from(is_number[at]);
         numbers += usize::from(is_number.get(at + n.get()).copied().unwrap_or(false));

@@ -103,20 +103,10 @@ impl<'a> Searcher<'a> {
         let mut found = Found::default();
         let view = self.builder.build(document);
         self.is_number.clear();
-        self.is_number
-            .extend(view.kinds().iter().map(|kind| *kind == TokenKind::Number));
+        self.is_number.extend(view.kinds().iter().map(|kind| *kind == TokenKind::Number));
         find_short(self.index, view, document, &mut found);
-        collect(
-            self.index,
-            view,
-            &self.is_number,
-            &mut self.keys,
-            &mut self.matches,
-        );
-        for matches in self
-            .matches
-            .chunk_by(|first, second| first.entry == second.entry)
-        {
+        collect(self.index, view, &self.is_number, &mut self.keys, &mut self.matches);
+        for matches in self.matches.chunk_by(|first, second| first.entry == second.entry) {
             score(self.index, view, matches, &mut self.cover, &mut found);
         }
         for list in [&mut found.hits, &mut found.twins] {
@@ -143,29 +133,15 @@ fn find_short(index: &ContaminationIndex, view: &View, document: &str, found: &m
         let text = document.get(span.0..span.1).unwrap_or_default();
         if tokens_with_operators(text) == entry.with_operators {
             hit_entries.push(id);
-            found.hits.push(hit(
-                index,
-                entry,
-                1.0,
-                span,
-                wanted.len(),
-                MatchKind::Exact,
-                false,
-            ));
+            found.hits.push(hit(index, entry, 1.0, span, wanted.len(), MatchKind::Exact, false));
         }
     };
     for id in index.wholes.get(&run_hash(tokens)).into_iter().flatten() {
-        if index
-            .entries
-            .get(*id as usize)
-            .is_some_and(|entry| entry.end - entry.start == tokens.len())
-        {
+        if index.entries.get(*id as usize).is_some_and(|entry| entry.end - entry.start == tokens.len()) {
             check(*id, 0);
         }
     }
-    let Some(length) =
-        std::num::NonZeroUsize::new(MIN_CONTAINED_WORDS).filter(|_| !index.heads.is_empty())
-    else {
+    let Some(length) = std::num::NonZeroUsize::new(MIN_CONTAINED_WORDS).filter(|_| !index.heads.is_empty()) else {
         return;
     };
     for (at, hash) in ngram_hashes(tokens, length).enumerate() {
@@ -182,13 +158,7 @@ pub(super) fn tokens_with_operators(text: &str) -> Vec<u64> {
 }
 
 /// All n-grams of the document that the index holds, confirmed token by token, sorted.
-fn collect(
-    index: &ContaminationIndex,
-    view: &View,
-    is_number: &[bool],
-    keys: &mut Vec<u64>,
-    matches: &mut Vec<Match>,
-) {
+fn collect(index: &ContaminationIndex, view: &View, is_number: &[bool], keys: &mut Vec<u64>, matches: &mut Vec<Match>) {
     let n = index.rules.ngram.get();
     matches.clear();
     ngram_keys(view.tokens(), is_number, index.rules.ngram, keys);
@@ -208,12 +178,7 @@ fn collect(
                 is_same || (index.is_number[start + offset] && is_number[at + offset])
             });
             if agrees && let Ok(document) = u32::try_from(at) {
-                matches.push(Match {
-                    entry: *id,
-                    document,
-                    item: *position,
-                    is_exact,
-                });
+                matches.push(Match { entry: *id, document, item: *position, is_exact });
             }
         }
     }
@@ -221,33 +186,18 @@ fn collect(
 }
 
 /// Scores one entry: the best of the places in the document where its matches lie together.
-fn score(
-    index: &ContaminationIndex,
-    view: &View,
-    matches: &[Match],
-    cover: &mut Vec<Cover>,
-    found: &mut Found,
-) {
-    let Some(entry) = matches
-        .first()
-        .and_then(|first| index.entries.get(first.entry as usize))
-    else {
+fn score(index: &ContaminationIndex, view: &View, matches: &[Match], cover: &mut Vec<Cover>, found: &mut Found) {
+    let Some(entry) = matches.first().and_then(|first| index.entries.get(first.entry as usize)) else {
         return;
     };
     let (n, length) = (index.rules.ngram.get(), entry.end - entry.start);
     let mut best: Option<Hit> = None;
-    let is_near = |first: &Match, second: &Match| {
-        (second.document - first.document) as usize <= length.max(n)
-    };
+    let is_near = |first: &Match, second: &Match| (second.document - first.document) as usize <= length.max(n);
     for place in matches.chunk_by(is_near) {
         cover.clear();
         cover.resize(length, Cover::None);
         for matched in place {
-            let state = if matched.is_exact {
-                Cover::Exact
-            } else {
-                Cover::Masked
-            };
+            let state = if matched.is_exact { Cover::Exact } else { Cover::Masked };
             let start = matched.item as usize;
             for token in &mut cover[start..start + n] {
                 *token = state.max(*token);
@@ -256,9 +206,8 @@ fn score(
         let Some(hit) = judge(index, view, entry, place, cover) else {
             continue;
         };
-        let is_better = best.as_ref().is_none_or(|best| {
-            (!hit.numbers_differ, hit.score) > (!best.numbers_differ, best.score)
-        });
+        let is_better =
+            best.as_ref().is_none_or(|best| (!hit.numbers_differ, hit.score) > (!best.numbers_differ, best.score));
         if is_better {
             best = Some(hit);
         }
@@ -271,13 +220,7 @@ fn score(
 }
 
 /// Whether the covered tokens of an item are enough, and whether its numbers are others.
-fn judge(
-    index: &ContaminationIndex,
-    view: &View,
-    entry: &Entry,
-    place: &[Match],
-    cover: &[Cover],
-) -> Option<Hit> {
+fn judge(index: &ContaminationIndex, view: &View, entry: &Entry, place: &[Match], cover: &[Cover]) -> Option<Hit> {
     let n = index.rules.ngram.get();
     let required = index.rules.required_coverage(cover.len());
     let masked = cover.iter().filter(|state| **state != Cover::None).count();
@@ -288,19 +231,12 @@ fn judge(
     }
     // a number that no exact n-gram covers has another value in the document, or a neighbour that has; the
     // matches that cover it by alignment decide which
-    let numbers_differ = place
-        .iter()
-        .filter(|matched| !matched.is_exact)
-        .any(|matched| {
-            (0..n).any(|offset| {
-                let (item, document) = (
-                    matched.item as usize + offset,
-                    matched.document as usize + offset,
-                );
-                cover[item] != Cover::Exact
-                    && index.tokens[entry.start + item] != view.tokens()[document]
-            })
-        });
+    let numbers_differ = place.iter().filter(|matched| !matched.is_exact).any(|matched| {
+        (0..n).any(|offset| {
+            let (item, document) = (matched.item as usize + offset, matched.document as usize + offset);
+            cover[item] != Cover::Exact && index.tokens[entry.start + item] != view.tokens()[document]
+        })
+    });
     if !numbers_differ && share(exact) < required {
         return None;
     }
@@ -308,15 +244,7 @@ fn judge(
     let first = place.first().map_or(0, |first| first.document as usize);
     let last = place.last().map_or(0, |last| last.document as usize);
     let span = view.span(first, last + n - 1);
-    Some(hit(
-        index,
-        entry,
-        share(matched),
-        span,
-        matched,
-        MatchKind::Ngram,
-        numbers_differ,
-    ))
+    Some(hit(index, entry, share(matched), span, matched, MatchKind::Ngram, numbers_differ))
 }
 
 fn hit(
@@ -328,18 +256,7 @@ fn hit(
     kind: MatchKind,
     numbers_differ: bool,
 ) -> Hit {
-    let (set, item_id) = index
-        .items
-        .get(entry.item as usize)
-        .map_or_else(Default::default, |item| (item.set.clone(), item.id.clone()));
-    Hit {
-        set,
-        item_id,
-        part: entry.part,
-        score,
-        span,
-        matched,
-        kind,
-        numbers_differ,
-    }
+    let (set, item_id) =
+        index.items.get(entry.item as usize).map_or_else(Default::default, |item| (item.set.clone(), item.id.clone()));
+    Hit { set, item_id, part: entry.part, score, span, matched, kind, numbers_differ }
 }

@@ -34,16 +34,8 @@ pub(super) fn run(index: &ContaminationIndex) -> Result<usize, TextError> {
         for (disguise, document) in disguises(index, entry, text) {
             searched += 1;
             let found = searcher.find(&document);
-            if !found
-                .hits
-                .iter()
-                .any(|hit| hit.set == item.set && hit.item_id == item.id)
-            {
-                return Err(TextError::SelfTest {
-                    set: item.set.clone(),
-                    item_id: item.id.clone(),
-                    disguise,
-                });
+            if !found.hits.iter().any(|hit| hit.set == item.set && hit.item_id == item.id) {
+                return Err(TextError::SelfTest { set: item.set.clone(), item_id: item.id.clone(), disguise });
             }
         }
     }
@@ -51,16 +43,11 @@ pub(super) fn run(index: &ContaminationIndex) -> Result<usize, TextError> {
 }
 
 fn disguises(index: &ContaminationIndex, entry: &Entry, text: &str) -> Vec<(&'static str, String)> {
-    let mut documents = vec![
-        ("re-wrapped into lines of eight tokens", rewrap(text)),
-        ("upper-cased", text.to_ascii_uppercase()),
-    ];
+    let mut documents =
+        vec![("re-wrapped into lines of eight tokens", rewrap(text)), ("upper-cased", text.to_ascii_uppercase())];
     let is_short = entry.end - entry.start < index.rules.ngram.get();
     if !is_short || entry.is_containable {
-        documents.push((
-            "embedded in other text",
-            format!("{FILLER} {FILLER}\n\n{text}\n\n{FILLER}"),
-        ));
+        documents.push(("embedded in other text", format!("{FILLER} {FILLER}\n\n{text}\n\n{FILLER}")));
     }
     documents
 }

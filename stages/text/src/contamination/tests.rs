@@ -4,20 +4,11 @@ use super::*;
 use proptest::prelude::*;
 
 fn item(id: &str, question: &str) -> EvalItem {
-    EvalItem {
-        set: "bench".to_owned(),
-        id: id.to_owned(),
-        question: question.to_owned(),
-        answer: None,
-    }
+    EvalItem { set: "bench".to_owned(), id: id.to_owned(), question: question.to_owned(), answer: None }
 }
 
 fn index(questions: &[&str]) -> ContaminationIndex {
-    let items = questions
-        .iter()
-        .enumerate()
-        .map(|(id, question)| item(&id.to_string(), question))
-        .collect();
+    let items = questions.iter().enumerate().map(|(id, question)| item(&id.to_string(), question)).collect();
     ContaminationIndex::build(items, ContaminationRules::default()).unwrap()
 }
 
@@ -27,11 +18,7 @@ of wool and each goat gives 2 kilograms. How many kilograms of wool does the far
 #[test]
 fn a_question_in_lines_of_eight_words_is_found_whole() {
     let words: Vec<&str> = QUESTION.split_whitespace().collect();
-    let wrapped = words
-        .chunks(8)
-        .map(|line| line.join(" "))
-        .collect::<Vec<_>>()
-        .join("\n> ");
+    let wrapped = words.chunks(8).map(|line| line.join(" ")).collect::<Vec<_>>().join("\n> ");
     let found = index(&[QUESTION]).find(&wrapped);
     let best = found.best().unwrap();
     assert!(best.score >= 1.0 && best.kind == MatchKind::Ngram && !best.numbers_differ);
@@ -40,10 +27,7 @@ fn a_question_in_lines_of_eight_words_is_found_whole() {
 #[test]
 fn a_question_in_a_long_paragraph_is_found_with_its_span() {
     let before = "Here is some unrelated text about boats, harbours and winds. ".repeat(40);
-    let document = format!(
-        "{before}{}. And more of it follows.",
-        QUESTION.to_uppercase()
-    );
+    let document = format!("{before}{}. And more of it follows.", QUESTION.to_uppercase());
     let found = index(&[QUESTION]).find(&document);
     let best = found.best().unwrap();
     assert!(best.score >= 1.0);
@@ -52,13 +36,11 @@ fn a_question_in_a_long_paragraph_is_found_with_its_span() {
 
 #[test]
 fn half_of_a_long_question_is_found_and_a_shared_sentence_is_not() {
-    let long = format!(
-        "{QUESTION} {}",
-        QUESTION.replace("sheep", "cows").replace("goat", "horse")
-    );
+    let long = format!("{QUESTION} {}", QUESTION.replace("sheep", "cows").replace("goat", "horse"));
     let index = index(&[&long]);
     assert!(index.find(QUESTION).is_contaminated());
-    let other = "In a village there are 5 wells. How many kilograms of wool does the farmer get in spring? Nobody knows.";
+    let other =
+        "In a village there are 5 wells. How many kilograms of wool does the farmer get in spring? Nobody knows.";
     assert!(!index.find(other).is_contaminated());
 }
 
@@ -77,11 +59,7 @@ fn other_numbers_make_a_twin_and_no_contamination() {
 fn a_chinese_question_is_found() {
     let question = "妈妈带了30元，买了一条鱼，剩6元，这条鱼多少钱？";
     let index = index(&[question]);
-    assert!(
-        index
-            .find("请看下面的题目：妈妈带了30元,买了一条鱼,剩6元,这条鱼多少钱?请回答。")
-            .is_contaminated()
-    );
+    assert!(index.find("请看下面的题目：妈妈带了30元,买了一条鱼,剩6元,这条鱼多少钱?请回答。").is_contaminated());
     let twin = index.find("妈妈带了50元，买了一条鱼，剩8元，这条鱼多少钱？");
     assert!(!twin.is_contaminated() && twin.twins.len() == 1);
     assert!(!index.find("妈妈带了一条鱼。").is_contaminated());
@@ -91,21 +69,10 @@ fn a_chinese_question_is_found() {
 fn short_items_match_whole_and_only_longer_ones_inside_text() {
     let index = index(&["What is the sum $12 + 7$?", "Compute $2^3$.", "鱼多少钱"]);
     assert_eq!(index.counts().by_exact_match, 3);
-    assert_eq!(
-        index.find("what is the sum 12+7").best().unwrap().kind,
-        MatchKind::Exact
-    );
+    assert_eq!(index.find("what is the sum 12+7").best().unwrap().kind, MatchKind::Exact);
     assert!(index.find("Compute 2^3").is_contaminated());
-    assert!(
-        index
-            .find("First tell me: what is the sum 12 + 7? Then rest.")
-            .is_contaminated()
-    );
-    assert!(
-        !index
-            .find("First compute 2^3, then add one.")
-            .is_contaminated()
-    );
+    assert!(index.find("First tell me: what is the sum 12 + 7? Then rest.").is_contaminated());
+    assert!(!index.find("First compute 2^3, then add one.").is_contaminated());
     assert!(!index.find("这条鱼多少钱呢").is_contaminated());
 }
 
@@ -118,50 +85,23 @@ fn another_operator_is_another_short_item() {
 #[test]
 fn an_index_that_can_find_nothing_is_an_error() {
     let build = |items| ContaminationIndex::build(items, ContaminationRules::default());
-    assert!(matches!(
-        build(vec![]),
-        Err(TextError::EmptyIndex { items: 0, .. })
-    ));
-    assert!(matches!(
-        build(vec![item("1", " ?! ")]),
-        Err(TextError::EmptyIndex { empty: 1, .. })
-    ));
-    let rules = ContaminationRules {
-        parts: Parts::Answer,
-        ..ContaminationRules::default()
-    };
-    let short = EvalItem {
-        answer: Some("42".to_owned()),
-        ..item("1", QUESTION)
-    };
+    assert!(matches!(build(vec![]), Err(TextError::EmptyIndex { items: 0, .. })));
+    assert!(matches!(build(vec![item("1", " ?! ")]), Err(TextError::EmptyIndex { empty: 1, .. })));
+    let rules = ContaminationRules { parts: Parts::Answer, ..ContaminationRules::default() };
+    let short = EvalItem { answer: Some("42".to_owned()), ..item("1", QUESTION) };
     assert!(matches!(
         ContaminationIndex::build(vec![short], rules),
-        Err(TextError::EmptyIndex {
-            short_answers: 1,
-            ..
-        })
+        Err(TextError::EmptyIndex { short_answers: 1, .. })
     ));
-    let rules = ContaminationRules {
-        min_coverage: 0.0,
-        ..ContaminationRules::default()
-    };
-    assert!(matches!(
-        ContaminationIndex::build(vec![item("1", QUESTION)], rules),
-        Err(TextError::Parameter { .. })
-    ));
+    let rules = ContaminationRules { min_coverage: 0.0, ..ContaminationRules::default() };
+    assert!(matches!(ContaminationIndex::build(vec![item("1", QUESTION)], rules), Err(TextError::Parameter { .. })));
 }
 
 #[test]
 fn answers_are_looked_for_when_asked() {
     let solution = "All sheep give 108 kilograms, all goats give 28 kilograms, and so the farmer gets 136 kilograms.";
-    let eval = EvalItem {
-        answer: Some(solution.to_owned()),
-        ..item("1", QUESTION)
-    };
-    let rules = ContaminationRules {
-        parts: Parts::QuestionAndAnswer,
-        ..ContaminationRules::default()
-    };
+    let eval = EvalItem { answer: Some(solution.to_owned()), ..item("1", QUESTION) };
+    let rules = ContaminationRules { parts: Parts::QuestionAndAnswer, ..ContaminationRules::default() };
     let index = ContaminationIndex::build(vec![eval], rules).unwrap();
     assert_eq!(index.find(solution).best().unwrap().part, Part::Answer);
     assert_eq!(index.find(QUESTION).best().unwrap().part, Part::Question);
@@ -169,11 +109,7 @@ fn answers_are_looked_for_when_asked() {
 
 #[test]
 fn the_self_test_finds_every_planted_item() {
-    let planted = index(&[
-        QUESTION,
-        "妈妈带了30元，买了一条鱼，剩6元，这条鱼多少钱？",
-        "Compute $2^3$.",
-    ]);
+    let planted = index(&[QUESTION, "妈妈带了30元，买了一条鱼，剩6元，这条鱼多少钱？", "Compute $2^3$."]);
     assert_eq!(planted.self_test().unwrap(), 8);
 }
 

@@ -22,52 +22,32 @@ fn ordinary_prose_passes() {
 fn a_loop_at_the_end_of_a_long_trace_is_found_and_its_span_starts_there() {
     let mut text = String::new();
     for step in 0..400 {
-        write!(
-            text,
-            "Step {step}: the value {} leads to another value {}. ",
-            step * 17 + 3,
-            step * step
-        )
-        .unwrap();
+        write!(text, "Step {step}: the value {} leads to another value {}. ", step * 17 + 3, step * step).unwrap();
     }
     let start = text.len();
     text.push_str(&"Wait, let me check this once more. ".repeat(60));
     let finding = find(&text, None, &RepetitionRules::default()).unwrap();
     assert_eq!(finding.rule, "tail_loop");
-    assert!(
-        finding.span.0 >= start - 12 && finding.span.0 <= start + 40,
-        "{finding:?} {start}"
-    );
+    assert!(finding.span.0 >= start - 12 && finding.span.0 <= start + 40, "{finding:?} {start}");
 }
 
 #[test]
 fn a_loop_cut_inside_a_word_is_found() {
-    let text = format!(
-        "{PROSE}{}Therefore the num",
-        "Therefore the number is twelve. ".repeat(30)
-    );
+    let text = format!("{PROSE}{}Therefore the num", "Therefore the number is twelve. ".repeat(30));
     assert_eq!(rule(&text), Some("tail_loop"));
 }
 
 #[test]
 fn a_chinese_loop_without_spaces_is_found() {
-    let text = format!(
-        "小明有三十元，买了一条鱼，剩下六元。{}",
-        "所以这条鱼的价格是二十四元，我们再检查一遍。".repeat(12)
-    );
+    let text =
+        format!("小明有三十元，买了一条鱼，剩下六元。{}", "所以这条鱼的价格是二十四元，我们再检查一遍。".repeat(12));
     assert_eq!(rule(&text), Some("tail_loop"));
 }
 
 #[test]
 fn a_loop_of_symbols_or_line_breaks_with_symbols_is_found() {
-    assert_eq!(
-        rule(&format!("{PROSE}{}", "!".repeat(4000))),
-        Some("tail_loop")
-    );
-    assert_eq!(
-        rule(&format!("{PROSE}{}", "\n> =".repeat(200))),
-        Some("tail_loop")
-    );
+    assert_eq!(rule(&format!("{PROSE}{}", "!".repeat(4000))), Some("tail_loop"));
+    assert_eq!(rule(&format!("{PROSE}{}", "\n> =".repeat(200))), Some("tail_loop"));
 }
 
 #[test]
@@ -80,12 +60,7 @@ fn a_repeated_paragraph_with_another_end_is_found_by_its_ngrams() {
 fn repeated_lines_between_others_are_found() {
     let mut text = String::new();
     for step in 0..20 {
-        writeln!(
-            text,
-            "Let us think about it again.\nNow number {step} gives {}, a new value.",
-            step * step
-        )
-        .unwrap();
+        writeln!(text, "Let us think about it again.\nNow number {step} gives {}, a new value.", step * step).unwrap();
     }
     assert_eq!(rule(&text), Some("duplicate_lines"));
 }
@@ -109,45 +84,25 @@ fn careful_case_analysis_passes() {
 fn tables_arrays_and_code_pass() {
     let mut table = String::from("The truth table:\n\n| p | q | r | value |\n|---|---|---|---|\n");
     for row in 0..64 {
-        writeln!(
-            table,
-            "| {} | {} | {} | {} |",
-            row & 1,
-            row >> 1 & 1,
-            row >> 2 & 1,
-            row >> 3 & 1
-        )
-        .unwrap();
+        writeln!(table, "| {} | {} | {} | {} |", row & 1, row >> 1 & 1, row >> 2 & 1, row >> 3 & 1).unwrap();
     }
     table.push_str("\nSo the formula is satisfiable, but not a tautology.");
     assert_eq!(rule(&table), None);
 
     let rows = "0 & 0 & 0 & 0 & 0 \\\\\n".repeat(12);
-    let array = format!(
-        "{PROSE}\n\\[\n\\begin{{pmatrix}}\n{rows}\\end{{pmatrix}}\n\\]\nSo its rank is zero.\n{PROSE}"
-    );
+    let array = format!("{PROSE}\n\\[\n\\begin{{pmatrix}}\n{rows}\\end{{pmatrix}}\n\\]\nSo its rank is zero.\n{PROSE}");
     let array = array.replacen(PROSE, "Consider this matrix.", 1);
     assert_eq!(rule(&array), None);
 
-    let code = "    for row in range(len(grid)):\n        for column in range(len(grid[0])):\n            pass\n".repeat(6);
-    assert_eq!(
-        rule(&format!(
-            "Here is the program.\n```python\n{code}print(grid)\n```\nIt prints the grid."
-        )),
-        None
-    );
+    let code =
+        "    for row in range(len(grid)):\n        for column in range(len(grid[0])):\n            pass\n".repeat(6);
+    assert_eq!(rule(&format!("Here is the program.\n```python\n{code}print(grid)\n```\nIt prints the grid.")), None);
 }
 
 #[test]
 fn an_open_reasoning_block_is_unfinished() {
-    assert_eq!(
-        rule("<think>\nLet me see, the first"),
-        Some("unfinished_think")
-    );
-    assert_eq!(
-        rule("<think>\nOne and one.\n</think>\nThe answer is 2."),
-        None
-    );
+    assert_eq!(rule("<think>\nLet me see, the first"), Some("unfinished_think"));
+    assert_eq!(rule("<think>\nOne and one.\n</think>\nThe answer is 2."), None);
     assert_eq!(rule("The tag `<think>` opens a block of reasoning."), None);
 }
 
@@ -155,10 +110,7 @@ fn an_open_reasoning_block_is_unfinished() {
 fn nothing_behind_the_reasoning_is_an_empty_response() {
     assert_eq!(rule(""), Some("empty_response"));
     assert_eq!(rule(" \n\t"), Some("empty_response"));
-    assert_eq!(
-        rule("<think>\nIt is 2.\n</think>\n\n"),
-        Some("empty_response")
-    );
+    assert_eq!(rule("<think>\nIt is 2.\n</think>\n\n"), Some("empty_response"));
     assert_eq!(rule("2"), None);
 }
 
@@ -167,30 +119,15 @@ fn a_response_that_only_repeats_its_prompt_is_found() {
     let prompt = PROSE;
     let found = find(PROSE, Some(prompt), &RepetitionRules::default()).map(|finding| finding.rule);
     assert_eq!(found, Some("prompt_repeat"));
-    let answered = format!(
-        "{PROSE} {}",
-        PROSE.replace("the", "some").replace("two", "three")
-    );
-    assert_eq!(
-        find(&answered, Some(prompt), &RepetitionRules::default()),
-        None
-    );
+    let answered = format!("{PROSE} {}", PROSE.replace("the", "some").replace("two", "three"));
+    assert_eq!(find(&answered, Some(prompt), &RepetitionRules::default()), None);
     assert_eq!(find("12", Some("12"), &RepetitionRules::default()), None);
 }
 
 #[test]
 fn parameters_outside_their_range_are_refused() {
-    let wrong = RepetitionRules {
-        max_repeated_share: 1.5,
-        ..RepetitionRules::default()
-    };
-    assert!(
-        wrong
-            .validate()
-            .unwrap_err()
-            .to_string()
-            .contains("max_repeated_share")
-    );
+    let wrong = RepetitionRules { max_repeated_share: 1.5, ..RepetitionRules::default() };
+    assert!(wrong.validate().unwrap_err().to_string().contains("max_repeated_share"));
     assert!(RepetitionRules::default().validate().is_ok());
     let parsed: RepetitionRules = serde_json::from_str("{\"ngram\": 8}").unwrap();
     assert_eq!(parsed.ngram.get(), 8);

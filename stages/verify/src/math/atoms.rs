@@ -40,24 +40,17 @@ impl Parser {
 
     pub(super) fn numeral(&mut self, digits: &str) -> Result<Node, ParseError> {
         let raised = self.at >= 2 && self.tokens.get(self.at - 2) == Some(&Token::Sign('^'));
-        if self.peek_sign() == Some('_')
-            && !raised
-            && digits.bytes().all(|byte| byte.is_ascii_alphanumeric())
-        {
+        if self.peek_sign() == Some('_') && !raised && digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             self.at += 1;
             let base = self.base()?;
             return Ok(Node::Based(digits.trim_start_matches('0').into(), base));
         }
-        let mut value = number(digits)
-            .ok_or_else(|| ParseError::Unexpected("numeral beyond the budget".into()))?;
-        if matches!(self.peek(), Some(Token::Function(name)) if name == "overline")
-            && digits.contains('.')
-        {
+        let mut value = number(digits).ok_or_else(|| ParseError::Unexpected("numeral beyond the budget".into()))?;
+        if matches!(self.peek(), Some(Token::Function(name)) if name == "overline") && digits.contains('.') {
             self.at += 1;
             let repeated = self.plain_group().ok_or(ParseError::Ended)?;
             let places = digits.len() - digits.find('.').unwrap_or(0) - 1;
-            value += repeating(&repeated, places)
-                .ok_or_else(|| ParseError::Unexpected("repeating digits".into()))?;
+            value += repeating(&repeated, places).ok_or_else(|| ParseError::Unexpected("repeating digits".into()))?;
             return Ok(Node::Number(value));
         }
         if digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -72,23 +65,15 @@ impl Parser {
     /// `\frac{1}{2}` or `1/2` right after a whole number: a mixed number.
     pub(super) fn proper_fraction(&self) -> Option<(RBig, usize)> {
         let number_at = |at: usize| match self.tokens.get(at) {
-            Some(Token::Number(digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                Some(digits.clone())
-            }
+            Some(Token::Number(digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some(digits.clone()),
             _ => None,
         };
         let sign_at = |at: usize, sign: char| self.tokens.get(at) == Some(&Token::Sign(sign));
         let at = self.at;
         let (above, below, taken) = match self.tokens.get(at)? {
-            Token::Function(name) if name == "vulgar" => {
-                (number_at(at + 1)?, number_at(at + 2)?, 3)
-            }
+            Token::Function(name) if name == "vulgar" => (number_at(at + 1)?, number_at(at + 2)?, 3),
             Token::Function(name) if name == "frac" => {
-                if sign_at(at + 1, '{')
-                    && sign_at(at + 3, '}')
-                    && sign_at(at + 4, '{')
-                    && sign_at(at + 6, '}')
-                {
+                if sign_at(at + 1, '{') && sign_at(at + 3, '}') && sign_at(at + 4, '{') && sign_at(at + 6, '}') {
                     (number_at(at + 2)?, number_at(at + 5)?, 7)
                 } else {
                     let pair = number_at(at + 1)?;
@@ -114,10 +99,7 @@ impl Parser {
             Node::Power(base, exponent) => match *base {
                 Node::Symbol(name) => {
                     let index = self.plain_group().ok_or_else(|| self.unexpected())?;
-                    Ok(Node::Power(
-                        Box::new(Node::Symbol(format!("{name}_{index}"))),
-                        exponent,
-                    ))
+                    Ok(Node::Power(Box::new(Node::Symbol(format!("{name}_{index}"))), exponent))
                 }
                 _ => Err(self.unexpected()),
             },
@@ -126,24 +108,16 @@ impl Parser {
     }
 
     pub(super) fn base(&mut self) -> Result<u32, ParseError> {
-        let text = if self.peek_sign() == Some('{') {
-            self.plain_group()
-        } else {
-            self.take_plain()
-        }
-        .ok_or_else(|| self.unexpected())?;
-        let named = [
-            "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
-            "twelve",
-        ];
+        let text = if self.peek_sign() == Some('{') { self.plain_group() } else { self.take_plain() }
+            .ok_or_else(|| self.unexpected())?;
+        let named = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
         let word = text.to_ascii_lowercase();
         let base = named
             .iter()
             .position(|name| *name == word)
             .and_then(|index| u32::try_from(index + 2).ok())
             .or_else(|| text.parse().ok());
-        base.filter(|base| (2..=36).contains(base))
-            .ok_or(ParseError::Unexpected(text))
+        base.filter(|base| (2..=36).contains(base)).ok_or(ParseError::Unexpected(text))
     }
 
     pub(super) fn take_plain(&mut self) -> Option<String> {
@@ -173,10 +147,9 @@ impl Parser {
                     }
                 }
                 Token::Sign(sign) => text.push(sign),
-                Token::Number(part)
-                | Token::Symbol(part)
-                | Token::Word(part)
-                | Token::Function(part) => text.push_str(&part),
+                Token::Number(part) | Token::Symbol(part) | Token::Word(part) | Token::Function(part) => {
+                    text.push_str(&part);
+                }
             }
         }
         None
@@ -191,10 +164,7 @@ impl Parser {
             let index = self.plain_group().ok_or_else(|| self.unexpected())?;
             name = format!("{name}_{index}");
         }
-        let usual = matches!(
-            name.as_str(),
-            "f" | "g" | "h" | "F" | "G" | "φ" | "Φ" | "ψ" | "Re" | "Im"
-        );
+        let usual = matches!(name.as_str(), "f" | "g" | "h" | "F" | "G" | "φ" | "Φ" | "ψ" | "Re" | "Im");
         if self.peek_sign() == Some('(') && (usual || (self.at == 1 && self.defines())) {
             self.at += 1;
             let arguments = self.arguments(')')?;
@@ -205,9 +175,7 @@ impl Parser {
 
     /// Whether the bracket that opens here closes right before an equals sign.
     pub(super) fn defines(&self) -> bool {
-        let close = self.tokens[self.at..]
-            .iter()
-            .position(|token| *token == Token::Sign(')'));
+        let close = self.tokens[self.at..].iter().position(|token| *token == Token::Sign(')'));
         close.is_some_and(|close| self.tokens.get(self.at + close + 1) == Some(&Token::Sign('=')))
     }
 
@@ -231,34 +199,21 @@ pub fn number(text: &str) -> Option<RBig> {
     if places.is_empty() && exponent == 0 {
         return match whole.parse::<u64>() {
             Ok(small) => Some(RBig::from(UBig::from(small))),
-            Err(_) => UBig::from_str_radix(if whole.is_empty() { "0" } else { whole }, 10)
-                .ok()
-                .map(RBig::from),
+            Err(_) => UBig::from_str_radix(if whole.is_empty() { "0" } else { whole }, 10).ok().map(RBig::from),
         };
     }
     let digits = format!("{whole}{places}");
-    let digits =
-        IBig::from(UBig::from_str_radix(if digits.is_empty() { "0" } else { &digits }, 10).ok()?);
+    let digits = IBig::from(UBig::from_str_radix(if digits.is_empty() { "0" } else { &digits }, 10).ok()?);
     let shift = exponent - i64::try_from(places.len()).ok()?;
     let scale = UBig::from(10u8).pow(usize::try_from(shift.unsigned_abs()).ok()?);
-    Some(if shift >= 0 {
-        RBig::from(digits * IBig::from(scale))
-    } else {
-        RBig::from_parts(digits, scale)
-    })
+    Some(if shift >= 0 { RBig::from(digits * IBig::from(scale)) } else { RBig::from_parts(digits, scale) })
 }
 
 fn repeating(digits: &str, places: usize) -> Option<RBig> {
-    if digits.is_empty()
-        || digits.len() + places > MAX_DIGITS
-        || !digits.bytes().all(|byte| byte.is_ascii_digit())
-    {
+    if digits.is_empty() || digits.len() + places > MAX_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let value = UBig::from_str_radix(digits, 10).ok()?;
     let nines = UBig::from(10u8).pow(digits.len()) - UBig::ONE;
-    Some(RBig::from_parts(
-        IBig::from(value),
-        nines * UBig::from(10u8).pow(places),
-    ))
+    Some(RBig::from_parts(IBig::from(value), nines * UBig::from(10u8).pow(places)))
 }

@@ -71,19 +71,13 @@ impl Arithmetic {
     }
 
     fn float(self, value: &IBig) -> Float {
-        Float::from(value.clone())
-            .with_precision(self.precision)
-            .value()
+        Float::from(value.clone()).with_precision(self.precision).value()
     }
 
     /// Centre, error and roughness of any real.
     pub fn ball(self, value: &Real) -> (Float, f64, bool) {
         match value {
-            Real::Ball {
-                middle,
-                error,
-                rough,
-            } => (middle.clone(), *error, *rough),
+            Real::Ball { middle, error, rough } => (middle.clone(), *error, *rough),
             Real::Exact(exact) => {
                 let above = self.float(exact.numerator());
                 if exact.denominator().is_one() && exact.numerator().bit_len() <= self.precision {
@@ -99,11 +93,7 @@ impl Arithmetic {
 
     fn made(self, middle: Float, error: f64, rough: bool) -> Real {
         let error = joined(&[error, self.rounding(&middle)]);
-        Real::Ball {
-            middle,
-            error,
-            rough,
-        }
+        Real::Ball { middle, error, rough }
     }
 
     fn shrunk(self, value: RBig) -> Real {
@@ -111,11 +101,7 @@ impl Arithmetic {
             return Real::Exact(value);
         }
         let (middle, error, _) = self.ball(&Real::Exact(value));
-        Real::Ball {
-            middle,
-            error,
-            rough: true,
-        }
+        Real::Ball { middle, error, rough: true }
     }
 
     /// `a + b`
@@ -131,15 +117,7 @@ impl Arithmetic {
     pub fn negate(self, a: &Real) -> Real {
         match a {
             Real::Exact(value) => Real::Exact(-value.clone()),
-            Real::Ball {
-                middle,
-                error,
-                rough,
-            } => Real::Ball {
-                middle: -middle.clone(),
-                error: *error,
-                rough: *rough,
-            },
+            Real::Ball { middle, error, rough } => Real::Ball { middle: -middle.clone(), error: *error, rough: *rough },
         }
     }
 
@@ -163,11 +141,7 @@ impl Arithmetic {
     /// [`Failure::Undefined`] for zero, [`Failure::Precision`] when zero cannot be excluded.
     pub fn invert(self, a: &Real) -> Result<Real, Failure> {
         if let Real::Exact(value) = a {
-            return if *value == RBig::ZERO {
-                Err(Failure::Undefined)
-            } else {
-                Ok(Real::Exact(RBig::ONE / value))
-            };
+            return if *value == RBig::ZERO { Err(Failure::Undefined) } else { Ok(Real::Exact(RBig::ONE / value)) };
         }
         let (x, ex, rough) = self.ball(a);
         let low = magnitude(&x) - 1.0;
@@ -211,11 +185,7 @@ impl Arithmetic {
                 // a true zero under the root: the root is within the root of the error
                 let (x, ex, rough) = self.ball(a);
                 let error = joined(&[ex, magnitude(&x)]) / 2.0 + 1.0;
-                return Ok(Real::Ball {
-                    middle: self.float(&IBig::ZERO),
-                    error,
-                    rough,
-                });
+                return Ok(Real::Ball { middle: self.float(&IBig::ZERO), error, rough });
             }
             Ok(_) => {}
         }
@@ -243,11 +213,7 @@ impl Arithmetic {
             return Err(Failure::Precision);
         }
         if x.repr().significand().is_zero() {
-            return Ok(Real::Ball {
-                middle: self.float(&IBig::ONE),
-                error: ex + 1.0,
-                rough,
-            });
+            return Ok(Real::Ball { middle: self.float(&IBig::ONE), error: ex + 1.0, rough });
         }
         let value = x.exp();
         let error = ex + magnitude(&value) + 1.0;
@@ -273,11 +239,7 @@ impl Arithmetic {
             return Err(Failure::Budget);
         }
         let value = x.ln();
-        Ok(self.made(
-            value,
-            joined(&[ex - low + 1.0, -(self.precision as f64)]),
-            rough,
-        ))
+        Ok(self.made(value, joined(&[ex - low + 1.0, -(self.precision as f64)]), rough))
     }
 
     /// Sine and cosine of an angle in radians.
@@ -296,23 +258,12 @@ impl Arithmetic {
         }
         if x.repr().significand().is_zero() {
             return Ok((
-                Real::Ball {
-                    middle: x,
-                    error: ex,
-                    rough,
-                },
-                Real::Ball {
-                    middle: self.float(&IBig::ONE),
-                    error: ex,
-                    rough,
-                },
+                Real::Ball { middle: x, error: ex, rough },
+                Real::Ball { middle: self.float(&IBig::ONE), error: ex, rough },
             ));
         }
         let error = joined(&[ex, -(self.precision as f64)]);
-        Ok((
-            self.made(x.sin(), error, rough),
-            self.made(x.cos(), error, rough),
-        ))
+        Ok((self.made(x.sin(), error, rough), self.made(x.cos(), error, rough)))
     }
 
     /// Arc tangent.
@@ -324,11 +275,7 @@ impl Arithmetic {
         }
         let (x, ex, rough) = self.ball(a);
         if x.repr().significand().is_zero() {
-            return Real::Ball {
-                middle: x,
-                error: ex,
-                rough,
-            };
+            return Real::Ball { middle: x, error: ex, rough };
         }
         self.made(x.atan(), ex, rough)
     }
@@ -353,11 +300,7 @@ impl Arithmetic {
                 let low = exact_value(middle)?;
                 let slack = power_of_two(error.ceil())?;
                 let (from, to) = ((&low - &slack).floor(), (&low + &slack).floor());
-                if from == to {
-                    Ok(RBig::from(from))
-                } else {
-                    Err(Failure::Precision)
-                }
+                if from == to { Ok(RBig::from(from)) } else { Err(Failure::Precision) }
             }
         }
     }
@@ -366,16 +309,8 @@ impl Arithmetic {
     pub fn absolute(self, a: &Real) -> Real {
         match a {
             Real::Exact(value) => Real::Exact(value.clone().abs()),
-            Real::Ball {
-                middle,
-                error,
-                rough,
-            } => Real::Ball {
-                middle: if middle.is_negative() {
-                    -middle.clone()
-                } else {
-                    middle.clone()
-                },
+            Real::Ball { middle, error, rough } => Real::Ball {
+                middle: if middle.is_negative() { -middle.clone() } else { middle.clone() },
                 error: *error,
                 rough: *rough,
             },

@@ -69,19 +69,10 @@ impl Parser {
         }
         if items.len() == 2 && joint == Joint::Comma && (square || closed) {
             let high = items.remove(1);
-            return Ok(Node::Interval(
-                Box::new(items.remove(0)),
-                Box::new(high),
-                square,
-                closed,
-            ));
+            return Ok(Node::Interval(Box::new(items.remove(0)), Box::new(high), square, closed));
         }
         if square == closed {
-            return Ok(if joint == Joint::Comma {
-                Node::Tuple(items)
-            } else {
-                Node::List(items, joint)
-            });
+            return Ok(if joint == Joint::Comma { Node::Tuple(items) } else { Node::List(items, joint) });
         }
         Err(ParseError::Unexpected("brackets that do not match".into()))
     }
@@ -96,8 +87,7 @@ impl Parser {
             _ => return Err(self.unexpected()),
         };
         self.at += 1;
-        let [low, high] =
-            <[Node; 2]>::try_from(items).map_err(|_| ParseError::Unexpected("]".into()))?;
+        let [low, high] = <[Node; 2]>::try_from(items).map_err(|_| ParseError::Unexpected("]".into()))?;
         Ok(Node::Interval(Box::new(low), Box::new(high), false, closed))
     }
 
@@ -106,19 +96,11 @@ impl Parser {
         if self.take_sign('}') {
             self.bars = bars;
             // `{}` before a fraction or an index is empty layout
-            return if self.peek().is_some() {
-                self.deeper(Self::power)
-            } else {
-                Err(ParseError::Empty)
-            };
+            return if self.peek().is_some() { self.deeper(Self::power) } else { Err(ParseError::Empty) };
         }
         let (groups, joint) = self.groups()?;
         let mut items: Vec<Node> = groups.into_iter().flatten().collect();
-        let mut node = if items.len() == 1 {
-            items.remove(0)
-        } else {
-            Node::List(items, joint)
-        };
+        let mut node = if items.len() == 1 { items.remove(0) } else { Node::List(items, joint) };
         if self.take_sign('⧸') {
             let below = self.sum()?;
             node = node.times(below.inverted());

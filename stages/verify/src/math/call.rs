@@ -2,10 +2,7 @@
 
 use super::{
     ball::{Failure, Real},
-    evaluate::{
-        Budget, Evaluator, MAX_FACTORIAL, MAX_TERMS, Magnitude, Number, exact, is_zero, real,
-        small, whole,
-    },
+    evaluate::{Budget, Evaluator, MAX_FACTORIAL, MAX_TERMS, Magnitude, Number, exact, is_zero, real, small, whole},
     exact::size,
     value::Node,
 };
@@ -45,16 +42,12 @@ impl Evaluator<'_> {
                 arithmetic.square_root(&norm).map(real)
             }
             ("floor", None) => arithmetic.floor(first.only_real()?).map(exact),
-            ("ceil", None) => arithmetic
-                .floor(&arithmetic.negate(first.only_real()?))
-                .map(|value| exact(-value)),
+            ("ceil", None) => arithmetic.floor(&arithmetic.negate(first.only_real()?)).map(|value| exact(-value)),
             ("factorial", None) => factorial(small(first).ok_or(Failure::Undefined)?, self.budget),
             ("binom", Some(below)) => self.binomial(first, below),
             ("mod", Some(by)) => {
-                let (value, by) = (
-                    first.rational().ok_or(Failure::Undefined)?,
-                    by.rational().ok_or(Failure::Undefined)?,
-                );
+                let (value, by) =
+                    (first.rational().ok_or(Failure::Undefined)?, by.rational().ok_or(Failure::Undefined)?);
                 if *by == RBig::ZERO {
                     return Err(Failure::Undefined);
                 }
@@ -101,31 +94,21 @@ impl Evaluator<'_> {
             }
             "arctan" => arithmetic.arc_tangent(x),
             "arcsin" | "arccos" => {
-                let half_turn = arithmetic
-                    .multiply(&arithmetic.pi(), &Real::Exact(RBig::ONE / RBig::from(2u8)));
+                let half_turn = arithmetic.multiply(&arithmetic.pi(), &Real::Exact(RBig::ONE / RBig::from(2u8)));
                 let rest = arithmetic.add(&one, &arithmetic.negate(&arithmetic.multiply(x, x)));
                 let sine = match arithmetic.sign(&rest)? {
                     -1 => return Err(Failure::Undefined),
                     0 if arithmetic.sign(x)? < 0 => arithmetic.negate(&half_turn),
                     0 => half_turn.clone(),
-                    _ => arithmetic.arc_tangent(
-                        &arithmetic
-                            .multiply(x, &arithmetic.invert(&arithmetic.square_root(&rest)?)?),
-                    ),
+                    _ => arithmetic
+                        .arc_tangent(&arithmetic.multiply(x, &arithmetic.invert(&arithmetic.square_root(&rest)?)?)),
                 };
-                if name == "arcsin" {
-                    sine
-                } else {
-                    arithmetic.add(&half_turn, &arithmetic.negate(&sine))
-                }
+                if name == "arcsin" { sine } else { arithmetic.add(&half_turn, &arithmetic.negate(&sine)) }
             }
             "sinh" | "cosh" | "tanh" => {
                 let up = arithmetic.exponential(x)?;
                 let down = arithmetic.invert(&up)?;
-                let (plus, minus) = (
-                    arithmetic.add(&up, &down),
-                    arithmetic.add(&up, &arithmetic.negate(&down)),
-                );
+                let (plus, minus) = (arithmetic.add(&up, &down), arithmetic.add(&up, &arithmetic.negate(&down)));
                 let half = Real::Exact(RBig::ONE / RBig::from(2u8));
                 match name {
                     "sinh" => arithmetic.multiply(&minus, &half),
@@ -163,11 +146,7 @@ impl Evaluator<'_> {
             return Err(Failure::Unsupported);
         };
         let bound = |number: Number| {
-            number
-                .rational()
-                .and_then(whole)
-                .and_then(|value| i64::try_from(value).ok())
-                .ok_or(Failure::Undefined)
+            number.rational().and_then(whole).and_then(|value| i64::try_from(value).ok()).ok_or(Failure::Undefined)
         };
         let (low, high) = (bound(self.value(low)?)?, bound(self.value(high)?)?);
         if high.saturating_sub(low) > MAX_TERMS.cast_signed() {
@@ -176,15 +155,10 @@ impl Evaluator<'_> {
         let adds = name == "sum";
         let mut total = exact(if adds { RBig::ZERO } else { RBig::ONE });
         for step in low..=high {
-            self.point
-                .push((index.clone(), RBig::from(IBig::from(step))));
+            self.point.push((index.clone(), RBig::from(IBig::from(step))));
             let term = self.value(body);
             self.point.pop();
-            total = if adds {
-                self.add(&total, &term?)?
-            } else {
-                self.multiply(&total, &term?)?
-            };
+            total = if adds { self.add(&total, &term?)? } else { self.multiply(&total, &term?)? };
         }
         Ok(total)
     }
@@ -204,12 +178,7 @@ fn factorial(count: u64, budget: &Budget) -> Result<Number, Failure> {
 fn common(name: &str, values: &[Number]) -> Result<Number, Failure> {
     let mut result: Option<UBig> = None;
     for value in values {
-        let next = value
-            .rational()
-            .and_then(whole)
-            .ok_or(Failure::Undefined)?
-            .clone()
-            .unsigned_abs_value();
+        let next = value.rational().and_then(whole).ok_or(Failure::Undefined)?.clone().unsigned_abs_value();
         result = Some(match result {
             None => next,
             Some(first) if first.is_zero() || next.is_zero() => {
@@ -221,17 +190,11 @@ fn common(name: &str, values: &[Number]) -> Result<Number, Failure> {
             }
             Some(first) => {
                 let divisor = (&first).gcd(&next);
-                if name == "gcd" {
-                    divisor
-                } else {
-                    first * next / divisor
-                }
+                if name == "gcd" { divisor } else { first * next / divisor }
             }
         });
     }
-    result
-        .map(|value| exact(RBig::from(value)))
-        .ok_or(Failure::Undefined)
+    result.map(|value| exact(RBig::from(value))).ok_or(Failure::Undefined)
 }
 
 fn extreme(largest: bool, values: &[Number]) -> Result<Number, Failure> {
@@ -239,10 +202,6 @@ fn extreme(largest: bool, values: &[Number]) -> Result<Number, Failure> {
     for value in values {
         rationals.push(value.rational().ok_or(Failure::Undefined)?.clone());
     }
-    let best = if largest {
-        rationals.into_iter().max()
-    } else {
-        rationals.into_iter().min()
-    };
+    let best = if largest { rationals.into_iter().max() } else { rationals.into_iter().min() };
     best.map(exact).ok_or(Failure::Undefined)
 }

@@ -61,34 +61,25 @@ pub(super) fn is_scalar(node: &Node) -> bool {
 fn directed(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
     match (a, b) {
         (Node::Text(x), _) => Some(text(x, b)),
-        (
-            Node::Percent(_) | Node::Degree(_) | Node::Based(..) | Node::Ratio(_) | Node::Time(..),
-            _,
-        ) => marked_number(a, b, budget, depth),
+        (Node::Percent(_) | Node::Degree(_) | Node::Based(..) | Node::Ratio(_) | Node::Time(..), _) => {
+            marked_number(a, b, budget, depth)
+        }
         (Node::Matrix(x), Node::Matrix(y)) => Some(matrices(x, y, budget, depth)),
         (Node::Matrix(rows), Node::Tuple(items)) => {
             let cells: Vec<Node> = rows.iter().flatten().cloned().collect();
-            Some(
-                if rows.len() == 1 || rows.iter().all(|row| row.len() == 1) {
-                    ordered(&cells, items, budget, depth)
-                } else {
-                    SHAPE
-                },
-            )
+            Some(if rows.len() == 1 || rows.iter().all(|row| row.len() == 1) {
+                ordered(&cells, items, budget, depth)
+            } else {
+                SHAPE
+            })
         }
         (Node::Chain(..), _) => chain(a, b, budget, depth),
         (Node::Tuple(x), Node::Tuple(y)) => Some(ordered(x, y, budget, depth)),
         (Node::Tuple(x), Node::List(y, _)) => Some(tuple_and_list(x, y, budget, depth)),
-        (Node::Tuple(x), Node::Interval(low, high, false, false)) if x.len() == 2 => Some(ordered(
-            x,
-            &[(**low).clone(), (**high).clone()],
-            budget,
-            depth,
-        )),
-        (Node::Set(x), Node::Set(y)) => Some(unordered(&distinct(x), &distinct(y), budget, depth)),
-        (Node::Set(x), Node::List(y, _)) => {
-            Some(unordered(&distinct(x), &distinct(y), budget, depth))
+        (Node::Tuple(x), Node::Interval(low, high, false, false)) if x.len() == 2 => {
+            Some(ordered(x, &[(**low).clone(), (**high).clone()], budget, depth))
         }
+        (Node::Set(x), Node::Set(y) | Node::List(y, _)) => Some(unordered(&distinct(x), &distinct(y), budget, depth)),
         (Node::List(x, _), Node::List(y, _)) => Some(lists(a, b, x, y, budget, depth)),
         (Node::Interval(..) | Node::Union(_), _) => regions(a, b, budget, depth),
         (Node::Set(x), _) if x.len() == 1 && is_scalar(b) => Some(same(&x[0], b, budget, depth)),
@@ -99,16 +90,10 @@ fn directed(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome
 /// Percentages, angles, numerals with a base, ratios and times.
 fn marked_number(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
     match (a, b) {
-        (Node::Percent(x), Node::Percent(y)) | (Node::Degree(x), Node::Degree(y)) => {
-            Some(same(x, y, budget, depth))
-        }
+        (Node::Percent(x), Node::Percent(y)) | (Node::Degree(x), Node::Degree(y)) => Some(same(x, y, budget, depth)),
         (Node::Percent(x), _) if is_scalar(b) => {
-            let share = (**x)
-                .clone()
-                .times(Node::Number(RBig::ONE / RBig::from(100u8)));
-            Some(either(scalar::compare(x, b, budget), || {
-                scalar::compare(&share, b, budget)
-            }))
+            let share = (**x).clone().times(Node::Number(RBig::ONE / RBig::from(100u8)));
+            Some(either(scalar::compare(x, b, budget), || scalar::compare(&share, b, budget)))
         }
         (Node::Degree(x), _) if is_scalar(b) => {
             let plain = scalar::compare(x, b, budget);
@@ -118,26 +103,14 @@ fn marked_number(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Ou
             Some(plain)
         }
         (Node::Based(x, base), Node::Based(y, other)) if base == other => {
-            Some(if x.eq_ignore_ascii_case(y) {
-                Outcome::Equal("base")
-            } else {
-                Outcome::Different("base")
-            })
+            Some(if x.eq_ignore_ascii_case(y) { Outcome::Equal("base") } else { Outcome::Different("base") })
         }
-        (Node::Based(x, _), Node::Number(y)) if *x == y.to_string() => {
-            Some(Outcome::Unknown("base"))
-        }
+        (Node::Based(x, _), Node::Number(y)) if *x == y.to_string() => Some(Outcome::Unknown("base")),
         (Node::Ratio(x), Node::Ratio(y)) => Some(ratios(x, y, budget, depth)),
-        (Node::Ratio(x), _) if x.len() == 2 && is_scalar(b) && !is_clock(x) => {
-            Some(scalar::compare(a, b, budget))
-        }
+        (Node::Ratio(x), _) if x.len() == 2 && is_scalar(b) && !is_clock(x) => Some(scalar::compare(a, b, budget)),
         (Node::Time(hour, minute, _), Node::Ratio(parts)) => {
             let plain = [Node::Number(hour.clone()), Node::Number(minute.clone())];
-            Some(if parts[..] == plain {
-                Outcome::Equal("time")
-            } else {
-                Outcome::Different("time")
-            })
+            Some(if parts[..] == plain { Outcome::Equal("time") } else { Outcome::Different("time") })
         }
         _ => None,
     }
@@ -159,12 +132,7 @@ fn text(words: &str, other: &Node) -> Outcome {
             if words.to_lowercase() == more.to_lowercase() {
                 return Outcome::Equal("text");
             }
-            if words
-                .split_whitespace()
-                .count()
-                .max(more.split_whitespace().count())
-                <= 2
-            {
+            if words.split_whitespace().count().max(more.split_whitespace().count()) <= 2 {
                 Outcome::Different("text")
             } else {
                 Outcome::Unknown("prose")
@@ -189,10 +157,7 @@ fn ratios(x: &[Node], y: &[Node], budget: &Budget, depth: usize) -> Outcome {
     }
     let mut result = Outcome::Equal("ratio");
     for (left, right) in x.iter().zip(y).skip(1) {
-        let (across, back) = (
-            left.clone().times(y[0].clone()),
-            right.clone().times(x[0].clone()),
-        );
+        let (across, back) = (left.clone().times(y[0].clone()), right.clone().times(x[0].clone()));
         match scalar::compare(&across, &back, budget) {
             Outcome::Equal(_) => {}
             other => result = worse(result, other),
@@ -217,35 +182,21 @@ fn ordered(x: &[Node], y: &[Node], budget: &Budget, depth: usize) -> Outcome {
     if x.len() != y.len() {
         return SHAPE;
     }
-    x.iter()
-        .zip(y)
-        .fold(Outcome::Equal("normal_form"), |result, (a, b)| {
-            if matches!(result, Outcome::Different(_)) {
-                result
-            } else {
-                worse(result, same(a, b, budget, depth))
-            }
-        })
+    x.iter().zip(y).fold(Outcome::Equal("normal_form"), |result, (a, b)| {
+        if matches!(result, Outcome::Different(_)) { result } else { worse(result, same(a, b, budget, depth)) }
+    })
 }
 
 fn matrices(x: &[Vec<Node>], y: &[Vec<Node>], budget: &Budget, depth: usize) -> Outcome {
     if x.len() != y.len() {
         return SHAPE;
     }
-    x.iter()
-        .zip(y)
-        .fold(Outcome::Equal("normal_form"), |result, (a, b)| {
-            worse(result, ordered(a, b, budget, depth))
-        })
+    x.iter().zip(y).fold(Outcome::Equal("normal_form"), |result, (a, b)| worse(result, ordered(a, b, budget, depth)))
 }
 
 fn distinct(items: &[Node]) -> Vec<Node> {
     let mut keys = std::collections::BTreeSet::new();
-    items
-        .iter()
-        .filter(|item| keys.insert(item.canonical()))
-        .cloned()
-        .collect()
+    items.iter().filter(|item| keys.insert(item.canonical())).cloned().collect()
 }
 
 /// Equal as multisets: every item finds a partner of its own.
@@ -255,8 +206,7 @@ fn unordered(x: &[Node], y: &[Node], budget: &Budget, depth: usize) -> Outcome {
     }
     let mut left: Vec<Option<&Node>> = y.iter().map(Some).collect();
     let mut rest = Vec::new();
-    let mut keys: std::collections::BTreeMap<String, Vec<usize>> =
-        std::collections::BTreeMap::new();
+    let mut keys: std::collections::BTreeMap<String, Vec<usize>> = std::collections::BTreeMap::new();
     for (index, item) in y.iter().enumerate() {
         keys.entry(item.canonical()).or_default().push(index);
     }
@@ -309,13 +259,7 @@ fn lists(a: &Node, b: &Node, x: &[Node], y: &[Node], budget: &Budget, depth: usi
         let tupled = |items: &[Node]| {
             items
                 .iter()
-                .map(|item| {
-                    if let Node::List(parts, _) = item {
-                        Node::Tuple(values(parts))
-                    } else {
-                        item.clone()
-                    }
-                })
+                .map(|item| if let Node::List(parts, _) = item { Node::Tuple(values(parts)) } else { item.clone() })
                 .collect::<Vec<_>>()
         };
         return unordered(&tupled(x), &tupled(y), budget, depth);
@@ -324,10 +268,7 @@ fn lists(a: &Node, b: &Node, x: &[Node], y: &[Node], budget: &Budget, depth: usi
 }
 
 fn values(items: &[Node]) -> Vec<Node> {
-    items
-        .iter()
-        .map(|item| assigned(item).map_or_else(|| item.clone(), |(_, value)| value.clone()))
-        .collect()
+    items.iter().map(|item| assigned(item).map_or_else(|| item.clone(), |(_, value)| value.clone())).collect()
 }
 
 fn tuple_and_list(tuple: &[Node], list: &[Node], budget: &Budget, depth: usize) -> Outcome {

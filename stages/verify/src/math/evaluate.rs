@@ -37,9 +37,7 @@ pub(super) const MAX_TERMS: u64 = 5_000;
 
 impl Default for Budget {
     fn default() -> Self {
-        Self {
-            steps: Cell::new(MAX_STEPS),
-        }
+        Self { steps: Cell::new(MAX_STEPS) }
     }
 }
 
@@ -72,10 +70,7 @@ pub struct Evaluator<'a> {
 }
 
 pub(super) fn real(value: Real) -> Number {
-    Number {
-        real: value,
-        imaginary: Real::Exact(RBig::ZERO),
-    }
+    Number { real: value, imaginary: Real::Exact(RBig::ZERO) }
 }
 
 pub(super) fn exact(value: RBig) -> Number {
@@ -96,11 +91,7 @@ impl Number {
     }
 
     pub(super) fn only_real(&self) -> Result<&Real, Failure> {
-        if is_zero(&self.imaginary) {
-            Ok(&self.real)
-        } else {
-            Err(Failure::Undefined)
-        }
+        if is_zero(&self.imaginary) { Ok(&self.real) } else { Err(Failure::Undefined) }
     }
 }
 
@@ -109,10 +100,7 @@ pub(super) fn whole(value: &RBig) -> Option<&IBig> {
 }
 
 pub(super) fn small(number: &Number) -> Option<u64> {
-    number
-        .rational()
-        .and_then(whole)
-        .and_then(|value| u64::try_from(value).ok())
+    number.rational().and_then(whole).and_then(|value| u64::try_from(value).ok())
 }
 
 impl Evaluator<'_> {
@@ -148,17 +136,12 @@ impl Evaluator<'_> {
             }
             Node::Degree(inner) => {
                 let value = self.value(inner)?;
-                let turn = self.arithmetic.multiply(
-                    &self.arithmetic.pi(),
-                    &Real::Exact(RBig::ONE / RBig::from(180u8)),
-                );
+                let turn = self.arithmetic.multiply(&self.arithmetic.pi(), &Real::Exact(RBig::ONE / RBig::from(180u8)));
                 self.multiply(&value, &real(turn))
             }
-            Node::Based(digits, base) => {
-                UBig::from_str_radix(if digits.is_empty() { "0" } else { digits }, *base)
-                    .map(|value| exact(RBig::from(value)))
-                    .map_err(|_| Failure::Unsupported)
-            }
+            Node::Based(digits, base) => UBig::from_str_radix(if digits.is_empty() { "0" } else { digits }, *base)
+                .map(|value| exact(RBig::from(value)))
+                .map_err(|_| Failure::Unsupported),
             Node::Ratio(parts) if parts.len() == 2 => {
                 let (above, below) = (self.value(&parts[0])?, self.value(&parts[1])?);
                 let below = self.invert(&below)?;
@@ -175,14 +158,8 @@ impl Evaluator<'_> {
         }
         match name {
             "π" => Ok(real(self.arithmetic.pi())),
-            "e" => self
-                .arithmetic
-                .exponential(&Real::Exact(RBig::ONE))
-                .map(real),
-            "i" => Ok(Number {
-                real: Real::Exact(RBig::ZERO),
-                imaginary: Real::Exact(RBig::ONE),
-            }),
+            "e" => self.arithmetic.exponential(&Real::Exact(RBig::ONE)).map(real),
+            "i" => Ok(Number { real: Real::Exact(RBig::ZERO), imaginary: Real::Exact(RBig::ONE) }),
             _ => Err(Failure::Unsupported),
         }
     }
@@ -190,13 +167,7 @@ impl Evaluator<'_> {
     pub(super) fn charge(&self, number: &Number) -> Result<(), Failure> {
         let bits = [&number.real, &number.imaginary]
             .into_iter()
-            .map(|part| {
-                if let Real::Exact(value) = part {
-                    size(value)
-                } else {
-                    2048
-                }
-            })
+            .map(|part| if let Real::Exact(value) = part { size(value) } else { 2048 })
             .max()
             .unwrap_or(0);
         self.budget.spend(bits / 512)
@@ -219,10 +190,8 @@ impl Evaluator<'_> {
             let cross = arithmetic.negate(&arithmetic.multiply(&a.imaginary, &b.imaginary));
             Number {
                 real: arithmetic.add(&arithmetic.multiply(&a.real, &b.real), &cross),
-                imaginary: arithmetic.add(
-                    &arithmetic.multiply(&a.real, &b.imaginary),
-                    &arithmetic.multiply(&a.imaginary, &b.real),
-                ),
+                imaginary: arithmetic
+                    .add(&arithmetic.multiply(&a.real, &b.imaginary), &arithmetic.multiply(&a.imaginary, &b.real)),
             }
         };
         self.charge(&product)?;
@@ -234,10 +203,8 @@ impl Evaluator<'_> {
         if is_zero(&a.imaginary) {
             return arithmetic.invert(&a.real).map(real);
         }
-        let norm = arithmetic.add(
-            &arithmetic.multiply(&a.real, &a.real),
-            &arithmetic.multiply(&a.imaginary, &a.imaginary),
-        );
+        let norm =
+            arithmetic.add(&arithmetic.multiply(&a.real, &a.real), &arithmetic.multiply(&a.imaginary, &a.imaginary));
         let scale = arithmetic.invert(&norm)?;
         Ok(Number {
             real: arithmetic.multiply(&a.real, &scale),
@@ -247,9 +214,7 @@ impl Evaluator<'_> {
 
     pub(super) fn power(&mut self, base: &Node, exponent: &Node) -> Result<Number, Failure> {
         let raised = self.value(exponent)?;
-        if matches!(base, Node::Symbol(name) if name == "e")
-            && !self.point.iter().any(|(name, _)| name == "e")
-        {
+        if matches!(base, Node::Symbol(name) if name == "e") && !self.point.iter().any(|(name, _)| name == "e") {
             return self.exponential(&raised);
         }
         let value = self.value(base)?;
@@ -273,30 +238,17 @@ impl Evaluator<'_> {
                 return Ok(exact(RBig::ONE));
             }
             if *value == RBig::ZERO {
-                return if times.is_negative() {
-                    Err(Failure::Undefined)
-                } else {
-                    Ok(base.clone())
-                };
+                return if times.is_negative() { Err(Failure::Undefined) } else { Ok(base.clone()) };
             }
         }
-        let count =
-            u64::try_from(times.clone().unsigned_abs_value()).map_err(|_| Failure::Budget)?;
-        let inverse = if times.is_negative() {
-            self.invert(base)?
-        } else {
-            base.clone()
-        };
+        let count = u64::try_from(times.clone().unsigned_abs_value()).map_err(|_| Failure::Budget)?;
+        let inverse = if times.is_negative() { self.invert(base)? } else { base.clone() };
         let mut square = inverse;
         if let Some(value) = square.rational() {
             let bits = size(value);
             if (bits as u64).saturating_mul(count) <= MAX_BITS as u64 {
-                self.budget.spend(
-                    bits.saturating_mul(usize::try_from(count).unwrap_or(usize::MAX)) / 512,
-                )?;
-                return Ok(exact(
-                    value.pow(isize::try_from(count).map_err(|_| Failure::Budget)?),
-                ));
+                self.budget.spend(bits.saturating_mul(usize::try_from(count).unwrap_or(usize::MAX)) / 512)?;
+                return Ok(exact(value.pow(isize::try_from(count).map_err(|_| Failure::Budget)?)));
             }
         }
         // the float's exponent must hold the result
@@ -341,10 +293,7 @@ impl Evaluator<'_> {
                 return Err(Failure::Undefined);
             }
             let root = arithmetic.square_root(&size)?;
-            return Ok(Number {
-                real: Real::Exact(RBig::ZERO),
-                imaginary: root,
-            });
+            return Ok(Number { real: Real::Exact(RBig::ZERO), imaginary: root });
         }
         let root = if degree == 2 {
             arithmetic.square_root(if sign < 0 { &size } else { inner })?
@@ -352,11 +301,7 @@ impl Evaluator<'_> {
             let part = Real::Exact(RBig::from_parts(IBig::ONE, UBig::from(degree)));
             arithmetic.exponential(&arithmetic.multiply(&arithmetic.logarithm(&size)?, &part))?
         };
-        Ok(real(if sign < 0 {
-            arithmetic.negate(&root)
-        } else {
-            root
-        }))
+        Ok(real(if sign < 0 { arithmetic.negate(&root) } else { root }))
     }
 
     pub(super) fn exponential(&self, value: &Number) -> Result<Number, Failure> {

@@ -12,10 +12,7 @@ pub const MAX_BITS: usize = 1 << 17;
 
 /// Bits of the larger of numerator and denominator.
 pub fn size(value: &RBig) -> usize {
-    value
-        .numerator()
-        .bit_len()
-        .max(value.denominator().bit_len())
+    value.numerator().bit_len().max(value.denominator().bit_len())
 }
 
 pub(super) fn exact_value(middle: &Float) -> Result<RBig, Failure> {
@@ -39,18 +36,10 @@ pub(super) fn power_of_two(exponent: f64) -> Result<RBig, Failure> {
     if exponent.abs() > 65536.0 {
         return Err(Failure::Budget);
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "bounded just above"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded just above")]
     let shift = exponent.abs() as usize;
     let power = dashu::integer::UBig::ONE << shift;
-    Ok(if exponent >= 0.0 {
-        RBig::from(power)
-    } else {
-        RBig::from_parts(IBig::ONE, power)
-    })
+    Ok(if exponent >= 0.0 { RBig::from(power) } else { RBig::from_parts(IBig::ONE, power) })
 }
 
 /// The rational `n`-th root, if there is one.

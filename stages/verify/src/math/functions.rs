@@ -12,9 +12,7 @@ impl Parser {
     /// One argument of a LaTeX construct: a group, or a single digit, letter or command.
     pub(super) fn argument(&mut self) -> Result<Node, ParseError> {
         match self.peek().cloned() {
-            Some(Token::Number(digits))
-                if digits.len() > 1 && digits.bytes().all(|byte| byte.is_ascii_digit()) =>
-            {
+            Some(Token::Number(digits)) if digits.len() > 1 && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 let (first, rest) = digits.split_at(1);
                 self.tokens[self.at] = Token::Number(rest.to_string());
                 number(first).map(Node::Number).ok_or(ParseError::Ended)
@@ -55,10 +53,7 @@ impl Parser {
             && (braced || matches!(self.peek(), Some(Token::Number(_))))
             && matches!(self.peek(), Some(Token::Number(_)))
         {
-            self.take_plain()
-                .and_then(|digits| number(&digits))
-                .map(Node::Number)
-                .ok_or(ParseError::Ended)?
+            self.take_plain().and_then(|digits| number(&digits)).map(Node::Number).ok_or(ParseError::Ended)?
         } else {
             self.argument()?
         };
@@ -83,20 +78,13 @@ impl Parser {
             }
             "exp" => {
                 let inner = self.operand()?;
-                Ok(Node::Power(
-                    Box::new(Node::Symbol("e".into())),
-                    Box::new(inner),
-                ))
+                Ok(Node::Power(Box::new(Node::Symbol("e".into())), Box::new(inner)))
             }
             "sum" | "product" => self.series(name),
             "log" | "lg" => {
                 let mut arguments = Vec::new();
                 if self.take_sign('_') {
-                    arguments.push(if self.peek_sign() == Some('{') {
-                        self.atom()?
-                    } else {
-                        self.argument()?
-                    });
+                    arguments.push(if self.peek_sign() == Some('{') { self.atom()? } else { self.argument()? });
                 } else if name == "lg" {
                     arguments.push(Node::integer(10));
                 }
@@ -106,11 +94,7 @@ impl Parser {
             }
             "gcd" | "lcm" | "min" | "max" => {
                 if self.take_sign('(') || self.take_sign('⦃') {
-                    let close = if self.tokens.get(self.at - 1) == Some(&Token::Sign('(')) {
-                        ')'
-                    } else {
-                        '⦄'
-                    };
+                    let close = if self.tokens.get(self.at - 1) == Some(&Token::Sign('(')) { ')' } else { '⦄' };
                     return Ok(Node::Call(name.into(), self.arguments(close)?));
                 }
                 Ok(Node::Call(name.into(), vec![self.operand()?]))
@@ -130,21 +114,12 @@ impl Parser {
     pub(super) fn named_function(&mut self, name: &str) -> Result<Node, ParseError> {
         let mut power = None;
         if self.take_sign('^') {
-            power = Some(if self.peek_sign() == Some('{') {
-                self.atom()?
-            } else {
-                self.argument()?
-            });
+            power = Some(if self.peek_sign() == Some('{') { self.atom()? } else { self.argument()? });
         }
         let inner = self.operand()?;
         Ok(match power {
-            Some(Node::Number(value)) if value == -RBig::ONE => {
-                Node::Call(format!("arc{name}"), vec![inner])
-            }
-            Some(power) => Node::Power(
-                Box::new(Node::Call(name.into(), vec![inner])),
-                Box::new(power),
-            ),
+            Some(Node::Number(value)) if value == -RBig::ONE => Node::Call(format!("arc{name}"), vec![inner]),
+            Some(power) => Node::Power(Box::new(Node::Call(name.into(), vec![inner])), Box::new(power)),
             None => Node::Call(name.into(), vec![inner]),
         })
     }
@@ -164,10 +139,7 @@ impl Parser {
             };
             if !joined {
                 if self.peek_sign() == Some('/')
-                    && matches!(
-                        self.tokens.get(self.at + 1),
-                        Some(Token::Number(_) | Token::Symbol(_))
-                    )
+                    && matches!(self.tokens.get(self.at + 1), Some(Token::Number(_) | Token::Symbol(_)))
                 {
                     self.at += 1;
                     let below = self.power()?;
@@ -205,11 +177,7 @@ impl Parser {
         for _ in 0..2 {
             if self.take_sign('_') {
                 let start = self.peek_sign() == Some('{');
-                let bound = if start {
-                    self.atom()?
-                } else {
-                    self.argument()?
-                };
+                let bound = if start { self.atom()? } else { self.argument()? };
                 if let Node::Chain(variable, rest) = bound
                     && let (Node::Symbol(_), [(Relation::Equal, from)]) = (&*variable, &rest[..])
                 {
@@ -217,11 +185,7 @@ impl Parser {
                     index = *variable;
                 }
             } else if self.take_sign('^') {
-                high = if self.peek_sign() == Some('{') {
-                    self.atom()?
-                } else {
-                    self.argument()?
-                };
+                high = if self.peek_sign() == Some('{') { self.atom()? } else { self.argument()? };
             }
         }
         let body = self.product()?;

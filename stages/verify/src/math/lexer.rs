@@ -71,20 +71,9 @@ pub(super) struct Lexer<'a> {
 /// # Errors
 /// [`LexError`] for a text that is too long or has an open text group.
 pub fn lex(text: &str, commas: Commas) -> Result<Tokens, LexError> {
-    let mut lexer = Lexer {
-        text,
-        at: 0,
-        tokens: Vec::new(),
-        brackets: 0,
-        environments: 0,
-        commas,
-        ambiguous: false,
-    };
+    let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), brackets: 0, environments: 0, commas, ambiguous: false };
     lexer.run(false, 0)?;
-    Ok(Tokens {
-        tokens: lexer.tokens,
-        ambiguous_commas: lexer.ambiguous,
-    })
+    Ok(Tokens { tokens: lexer.tokens, ambiguous_commas: lexer.ambiguous })
 }
 
 impl<'a> Lexer<'a> {
@@ -112,11 +101,7 @@ impl<'a> Lexer<'a> {
             if self.tokens.len() > MAX_TOKENS {
                 return Err(LexError::TooLong);
             }
-            let next_is_digit = self
-                .rest()
-                .chars()
-                .nth(1)
-                .is_some_and(|next| next.is_ascii_digit());
+            let next_is_digit = self.rest().chars().nth(1).is_some_and(|next| next.is_ascii_digit());
             if letter == '\\' {
                 self.command(depth)?;
             } else if letter.is_ascii_digit() || (letter == '.' && next_is_digit) {
@@ -240,10 +225,7 @@ impl<'a> Lexer<'a> {
                 let columns = self.rest().trim_start();
                 if columns.starts_with('{')
                     && columns.get(1..).is_some_and(|inner| {
-                        inner
-                            .split('}')
-                            .next()
-                            .is_some_and(|spec| spec.chars().all(|mark| "lcr|@ ".contains(mark)))
+                        inner.split('}').next().is_some_and(|spec| spec.chars().all(|mark| "lcr|@ ".contains(mark)))
                     })
                 {
                     self.group();
@@ -274,18 +256,12 @@ impl<'a> Lexer<'a> {
 
     pub(super) fn text_group(&mut self, name: &str, depth: usize) -> Result<(), LexError> {
         let Some(content) = self.group() else {
-            return if self.rest().trim_start().starts_with('{') {
-                Err(LexError::Unbalanced)
-            } else {
-                Ok(())
-            };
+            return if self.rest().trim_start().starts_with('{') { Err(LexError::Unbalanced) } else { Ok(()) };
         };
         let content = content.trim();
         let doubled = matches!(name, "mathbb" | "mathbf" | "Bbb");
-        if let Some(symbol) = Some(content)
-            .filter(|_| doubled)
-            .and_then(number_set)
-            .filter(|_| name != "mathbf" || content != "C")
+        if let Some(symbol) =
+            Some(content).filter(|_| doubled).and_then(number_set).filter(|_| name != "mathbf" || content != "C")
         {
             self.push(Token::Symbol(symbol.into()));
             return Ok(());
@@ -310,10 +286,7 @@ impl<'a> Lexer<'a> {
             commas: self.commas,
             ambiguous: false,
         };
-        inner.run(
-            !matches!(name, "boxed" | "fbox" | "ensuremath" | "underline"),
-            depth + 1,
-        )?;
+        inner.run(!matches!(name, "boxed" | "fbox" | "ensuremath" | "underline"), depth + 1)?;
         if matches!(name, "mathrm" | "mathit") {
             // upright `i` and `e` are the constants wherever they stand
             for token in &mut inner.tokens {
@@ -367,10 +340,7 @@ pub fn closing_brace(text: &str, start: usize) -> Option<usize> {
 }
 
 fn command_name(text: &str) -> &str {
-    let end = text
-        .bytes()
-        .position(|byte| !byte.is_ascii_alphabetic())
-        .unwrap_or(text.len());
+    let end = text.bytes().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(text.len());
     let run = &text[..end];
     // `\quadx` and `\cdotx`: a known command glued to a letter
     if !is_known(run) {

@@ -64,10 +64,7 @@ pub fn verify(label: &str, trace: &str, extraction: Extraction) -> Judgement {
         Err(missing) => return Judgement::new(Verdict::NoAnswer, missing.as_str(), ""),
     };
     let mut judgement = equivalent(label, &found.text);
-    if let Some(statement) = found
-        .statement
-        .filter(|_| !judgement.is_correct() && has_parts(label))
-    {
+    if let Some(statement) = found.statement.filter(|_| !judgement.is_correct() && has_parts(label)) {
         let wide = equivalent(label, &statement);
         if wide.is_correct() {
             judgement = wide;
@@ -114,19 +111,8 @@ fn label_fault(label: &str) -> Option<Judgement> {
     let label = bare(label);
     match parse(&label, Commas::Thousands) {
         Ok(_) | Err(ParseError::TooDeep | ParseError::Lex(LexError::TooLong)) => None,
-        Err(_)
-            if matches!(
-                stem::leading_letter(&label, stem::letters(10)),
-                stem::Choice::One(_)
-            ) =>
-        {
-            None
-        }
-        Err(error) => Some(Judgement::new(
-            Verdict::LabelUnparsable,
-            format!("label_unparsable: {error}"),
-            "",
-        )),
+        Err(_) if matches!(stem::leading_letter(&label, stem::letters(10)), stem::Choice::One(_)) => None,
+        Err(error) => Some(Judgement::new(Verdict::LabelUnparsable, format!("label_unparsable: {error}"), "")),
     }
 }
 
@@ -143,22 +129,12 @@ fn bare(text: &str) -> String {
         found = inner.text;
         text = found.trim();
     }
-    let stripped: String = if text.chars().any(is_full_width) {
-        text.chars().map(half_width).collect()
-    } else {
-        text.to_string()
-    };
+    let stripped: String =
+        if text.chars().any(is_full_width) { text.chars().map(half_width).collect() } else { text.to_string() };
     let text = stripped.trim();
-    let stripped = if text.starts_with("**") || text.ends_with("**") {
-        text.replace("**", "")
-    } else {
-        text.to_string()
-    };
-    stripped
-        .trim_matches(|letter: char| {
-            letter.is_whitespace() || matches!(letter, '`' | '"' | '“' | '”')
-        })
-        .to_string()
+    let stripped =
+        if text.starts_with("**") || text.ends_with("**") { text.replace("**", "") } else { text.to_string() };
+    stripped.trim_matches(|letter: char| letter.is_whitespace() || matches!(letter, '`' | '"' | '“' | '”')).to_string()
 }
 
 /// Full-width forms of ASCII, as Chinese text has them.
@@ -167,34 +143,21 @@ fn is_full_width(letter: char) -> bool {
 }
 
 fn half_width(letter: char) -> char {
-    if is_full_width(letter) {
-        char::from_u32(u32::from(letter) - 0xfee0).unwrap_or(letter)
-    } else {
-        letter
-    }
+    if is_full_width(letter) { char::from_u32(u32::from(letter) - 0xfee0).unwrap_or(letter) } else { letter }
 }
 
 /// A label that is one option letter is held against an option, not against a formula.
 fn option_letters(label: &str, answer: &str) -> Option<Judgement> {
     let letters = stem::letters(10);
-    let (wanted, other) = match (
-        stem::only_letter(label, letters),
-        stem::only_letter(answer, letters),
-    ) {
+    let (wanted, other) = match (stem::only_letter(label, letters), stem::only_letter(answer, letters)) {
         (Some(letter), _) => (letter, answer),
         (None, Some(letter)) => (letter, label),
         (None, None) => return None,
     };
     match stem::leading_letter(other, letters) {
-        stem::Choice::One(found) if found == wanted => {
-            Some(Judgement::new(Verdict::Correct, "equal", "option"))
-        }
+        stem::Choice::One(found) if found == wanted => Some(Judgement::new(Verdict::Correct, "equal", "option")),
         stem::Choice::One(_) => Some(Judgement::new(Verdict::Incorrect, "different", "option")),
-        stem::Choice::Several => Some(Judgement::new(
-            Verdict::Incorrect,
-            "several_letters",
-            "option",
-        )),
+        stem::Choice::Several => Some(Judgement::new(Verdict::Incorrect, "several_letters", "option")),
         stem::Choice::None => None,
     }
 }
@@ -208,10 +171,7 @@ fn compare(label: &str, answer: &str) -> Outcome {
     {
         return Outcome::Equal("text");
     }
-    let (a, b) = match (
-        parse(label, Commas::Thousands),
-        parse(answer, Commas::Thousands),
-    ) {
+    let (a, b) = match (parse(label, Commas::Thousands), parse(answer, Commas::Thousands)) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(error), _) | (_, Err(error)) => {
             return if squeezed(label) == squeezed(answer) {
@@ -241,18 +201,8 @@ fn compare(label: &str, answer: &str) -> Outcome {
 }
 
 /// `100,101` may be two numbers after all, if one side shows it.
-fn other_commas(
-    label: &str,
-    answer: &str,
-    (a, b): (&Parsed, &Parsed),
-    budget: &Budget,
-) -> Option<Outcome> {
-    let again = |parsed: &Parsed, text: &str| {
-        parsed
-            .ambiguous_commas
-            .then(|| parse(text, Commas::List).ok())
-            .flatten()
-    };
+fn other_commas(label: &str, answer: &str, (a, b): (&Parsed, &Parsed), budget: &Budget) -> Option<Outcome> {
+    let again = |parsed: &Parsed, text: &str| parsed.ambiguous_commas.then(|| parse(text, Commas::List).ok()).flatten();
     let (x, y) = (again(a, label), again(b, answer));
     let pairs = [
         (x.as_ref().map(|parsed| &parsed.node), Some(&b.node)),
@@ -266,25 +216,16 @@ fn other_commas(
 
 /// Whether `decimal` writes the value of `node` rounded at its last of twelve or more digits.
 fn rounded(node: &Node, decimal: &str, budget: &Budget) -> bool {
-    let digits = decimal
-        .trim_matches([' ', '$'])
-        .trim_start_matches(['-', '+', '$']);
+    let digits = decimal.trim_matches([' ', '$']).trim_start_matches(['-', '+', '$']);
     let Some((whole, places)) = digits.split_once('.') else {
         return false;
     };
-    let plain = whole
-        .bytes()
-        .chain(places.bytes())
-        .all(|byte| byte.is_ascii_digit());
+    let plain = whole.bytes().chain(places.bytes()).all(|byte| byte.is_ascii_digit());
     let significant = format!("{whole}{places}").trim_start_matches('0').len();
     if !plain || significant < 12 || places.len() > 200 || node.any(&|part| matches!(part, Node::Number(value) if value.denominator().is_one() && value.numerator() > &IBig::from(u64::MAX))) {
         return false;
     }
-    let Ok(Parsed {
-        node: Node::Number(written),
-        ..
-    }) = parse(decimal, Commas::Thousands)
-    else {
+    let Ok(Parsed { node: Node::Number(written), .. }) = parse(decimal, Commas::Thousands) else {
         return false;
     };
     let mut evaluator = Evaluator {
@@ -294,17 +235,10 @@ fn rounded(node: &Node, decimal: &str, budget: &Budget) -> bool {
         decimal_log: false,
         budget,
     };
-    let Some(exact) = evaluator
-        .value(node)
-        .ok()
-        .and_then(|number| number.rational().cloned())
-    else {
+    let Some(exact) = evaluator.value(node).ok().and_then(|number| number.rational().cloned()) else {
         return false;
     };
-    let unit = RBig::from_parts(
-        IBig::ONE,
-        dashu::integer::UBig::from(10u8).pow(places.len()),
-    );
+    let unit = RBig::from_parts(IBig::ONE, dashu::integer::UBig::from(10u8).pow(places.len()));
     let gap = exact - written;
     let gap = if gap.is_negative() { -gap } else { gap };
     gap <= unit
@@ -313,33 +247,24 @@ fn rounded(node: &Node, decimal: &str, budget: &Budget) -> bool {
 /// Two or more letters and nothing else but layout, in lower case.
 fn words(text: &str) -> Option<String> {
     let mut plain = text.to_string();
-    for command in [
-        "\\text", "\\mathrm", "\\textbf", "\\mathbf", "\\mbox", "\\textit", "bf{", "it{", "rm{",
-    ] {
+    for command in ["\\text", "\\mathrm", "\\textbf", "\\mathbf", "\\mbox", "\\textit", "bf{", "it{", "rm{"] {
         plain = plain.replace(command, "");
     }
-    let kept: String = plain
-        .chars()
-        .filter(|letter| !letter.is_whitespace() && !"{}$.\\~*".contains(*letter))
-        .collect();
+    let kept: String =
+        plain.chars().filter(|letter| !letter.is_whitespace() && !"{}$.\\~*".contains(*letter)).collect();
     (kept.chars().count() > 1 && kept.chars().all(char::is_alphabetic)).then(|| kept.to_lowercase())
 }
 
 fn squeezed(text: &str) -> String {
-    let mut plain = text
-        .replace("\\left", "")
-        .replace("\\right", "")
-        .replace("\\dfrac", "\\frac")
-        .replace("\\tfrac", "\\frac");
+    let mut plain =
+        text.replace("\\left", "").replace("\\right", "").replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac");
     plain.retain(|letter| !letter.is_whitespace() && letter != '$');
     plain
 }
 
 /// A key that equal answers share; `None` where only a comparison can tell.
 pub(crate) fn class_key(answer: &str) -> Option<String> {
-    let parsed = parse(&bare(answer), Commas::Thousands)
-        .ok()
-        .filter(|parsed| !parsed.ambiguous_commas)?;
+    let parsed = parse(&bare(answer), Commas::Thousands).ok().filter(|parsed| !parsed.ambiguous_commas)?;
     key(&shape::normalise(&parsed.node), 0)
 }
 
@@ -347,21 +272,12 @@ fn key(node: &Node, depth: usize) -> Option<String> {
     if depth > 8 {
         return None;
     }
-    let keys = |items: &[Node]| {
-        items
-            .iter()
-            .map(|item| key(item, depth + 1))
-            .collect::<Option<Vec<_>>>()
-    };
+    let keys = |items: &[Node]| items.iter().map(|item| key(item, depth + 1)).collect::<Option<Vec<_>>>();
     match node {
         Node::Number(value) => Some(format!("n{value}")),
-        Node::Text(words) if words.split_whitespace().count() <= 2 => {
-            Some(format!("t{}", words.to_lowercase()))
-        }
+        Node::Text(words) if words.split_whitespace().count() <= 2 => Some(format!("t{}", words.to_lowercase())),
         Node::List(items, _) | Node::Set(items)
-            if !items
-                .iter()
-                .any(|item| matches!(item, Node::Ellipsis | Node::Chain(..))) =>
+            if !items.iter().any(|item| matches!(item, Node::Ellipsis | Node::Chain(..))) =>
         {
             let mut parts = keys(items)?;
             parts.sort_unstable();
@@ -386,11 +302,7 @@ fn key(node: &Node, depth: usize) -> Option<String> {
                     decimal_log: false,
                     budget: &budget,
                 };
-                return evaluator
-                    .value(node)
-                    .ok()?
-                    .rational()
-                    .map(|value| format!("n{value}"));
+                return evaluator.value(node).ok()?.rational().map(|value| format!("n{value}"));
             }
             modular::fingerprint(node).map(|residues| format!("f{residues:?}"))
         }

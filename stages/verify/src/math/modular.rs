@@ -31,10 +31,7 @@ impl Residue {
 
     fn times(self, other: Self) -> Self {
         let real = add(times(self.0, other.0), PRIME - times(self.1, other.1));
-        Self(
-            real % PRIME,
-            add(times(self.0, other.1), times(self.1, other.0)),
-        )
+        Self(real % PRIME, add(times(self.0, other.1), times(self.1, other.0)))
     }
 
     fn power(self, mut exponent: u128) -> Self {
@@ -57,11 +54,7 @@ impl Residue {
 
 fn residue(value: &IBig) -> u64 {
     let rest = value % IBig::from(PRIME);
-    let rest = if rest.is_negative() {
-        rest + IBig::from(PRIME)
-    } else {
-        rest
-    };
+    let rest = if rest.is_negative() { rest + IBig::from(PRIME) } else { rest };
     u64::try_from(&rest).unwrap_or(0)
 }
 
@@ -72,10 +65,10 @@ fn rational(value: &RBig) -> Option<Residue> {
 
 /// A fixed pseudo-random residue for a symbol in a round (FNV-1a, then a splitmix finish).
 fn sample(name: &str, round: u64) -> Residue {
-    let mut hash = name.bytes().fold(
-        0xcbf2_9ce4_8422_2325 ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-        |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3),
-    );
+    let mut hash =
+        name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15), |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     Residue((hash ^ (hash >> 31)) % (PRIME - 2) + 1, 0)
@@ -86,19 +79,13 @@ pub fn value(node: &Node, round: u64) -> Option<Residue> {
     match node {
         Node::Number(number) => rational(number),
         Node::Symbol(name) if name == "i" => Some(Residue(0, 1)),
-        Node::Symbol(name) if matches!(name.as_str(), "∞" | "ℝ" | "ℚ" | "ℤ" | "ℕ" | "ℂ") => {
-            None
-        }
+        Node::Symbol(name) if matches!(name.as_str(), "∞" | "ℝ" | "ℚ" | "ℤ" | "ℕ" | "ℂ") => None,
         Node::Symbol(name) => Some(sample(name, round)),
-        Node::Call(name, _) if name.ends_with('·') || name == "prime" => {
-            Some(sample(&node.canonical(), round))
+        Node::Call(name, _) if name.ends_with('·') || name == "prime" => Some(sample(&node.canonical(), round)),
+        Node::Add(items) => items.iter().try_fold(Residue(0, 0), |sum, item| Some(sum.plus(value(item, round)?))),
+        Node::Multiply(items) => {
+            items.iter().try_fold(Residue::ONE, |product, item| Some(product.times(value(item, round)?)))
         }
-        Node::Add(items) => items.iter().try_fold(Residue(0, 0), |sum, item| {
-            Some(sum.plus(value(item, round)?))
-        }),
-        Node::Multiply(items) => items.iter().try_fold(Residue::ONE, |product, item| {
-            Some(product.times(value(item, round)?))
-        }),
         Node::Power(base, exponent) => {
             let Node::Number(exponent) = &**exponent else {
                 return None;
@@ -108,15 +95,9 @@ pub fn value(node: &Node, round: u64) -> Option<Residue> {
             }
             let count = u64::try_from(exponent.numerator().clone().into_parts().1).ok()?;
             let raised = value(base, round)?.power(u128::from(count));
-            if exponent.is_negative() {
-                raised.inverse()
-            } else {
-                Some(raised)
-            }
+            if exponent.is_negative() { raised.inverse() } else { Some(raised) }
         }
-        Node::Percent(inner) => {
-            Some(value(inner, round)?.times(rational(&(RBig::ONE / RBig::from(100u8)))?))
-        }
+        Node::Percent(inner) => Some(value(inner, round)?.times(rational(&(RBig::ONE / RBig::from(100u8)))?)),
         _ => None,
     }
 }

@@ -10,14 +10,11 @@ impl Lexer<'_> {
         if self.commas_allowed() {
             self.thousands(&mut digits);
         }
-        if self.rest().starts_with("{.}") && bytes.get(self.at + 3).is_some_and(u8::is_ascii_digit)
-        {
+        if self.rest().starts_with("{.}") && bytes.get(self.at + 3).is_some_and(u8::is_ascii_digit) {
             digits.push('.');
             self.at += 3;
             self.digits(&mut digits);
-        } else if bytes.get(self.at) == Some(&b'.')
-            && bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit)
-        {
+        } else if bytes.get(self.at) == Some(&b'.') && bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit) {
             digits.push('.');
             self.at += 1;
             self.digits(&mut digits);
@@ -30,12 +27,8 @@ impl Lexer<'_> {
             }
             self.at += 1;
         }
-        let exponent = bytes
-            .get(self.at)
-            .is_some_and(|mark| matches!(mark, b'e' | b'E'));
-        let signed = bytes
-            .get(self.at + 1)
-            .is_some_and(|mark| matches!(mark, b'+' | b'-'));
+        let exponent = bytes.get(self.at).is_some_and(|mark| matches!(mark, b'e' | b'E'));
+        let signed = bytes.get(self.at + 1).is_some_and(|mark| matches!(mark, b'+' | b'-'));
         let first = self.at + 1 + usize::from(signed);
         if exponent && bytes.get(first).is_some_and(u8::is_ascii_digit) {
             digits.push('e');
@@ -103,15 +96,7 @@ fn separator(rest: &str) -> (usize, bool, bool) {
         }
     }
     if rest.starts_with(',') || rest.starts_with('，') {
-        return (
-            if rest.starts_with(',') {
-                1
-            } else {
-                '，'.len_utf8()
-            },
-            false,
-            false,
-        );
+        return (if rest.starts_with(',') { 1 } else { '，'.len_utf8() }, false, false);
     }
     for mark in [" ", "\\ ", "\\,", "\u{a0}", "\u{202f}", "\u{2009}"] {
         if rest.starts_with(mark) {

@@ -51,25 +51,14 @@ pub fn parse(text: &str, commas: Commas) -> Result<Parsed, ParseError> {
         return Err(ParseError::Empty);
     }
     if let Some(words) = only_words(&tokens) {
-        return Ok(Parsed {
-            node: words,
-            ambiguous_commas: false,
-        });
+        return Ok(Parsed { node: words, ambiguous_commas: false });
     }
-    let mut parser = Parser {
-        tokens,
-        at: 0,
-        depth: 0,
-        bars: 0,
-    };
+    let mut parser = Parser { tokens, at: 0, depth: 0, bars: 0 };
     let node = parser.list()?;
     if let Some(token) = parser.tokens.get(parser.at) {
         return Err(ParseError::Unexpected(describe(token)));
     }
-    Ok(Parsed {
-        node,
-        ambiguous_commas: found.ambiguous_commas,
-    })
+    Ok(Parsed { node, ambiguous_commas: found.ambiguous_commas })
 }
 
 fn describe(token: &Token) -> String {
@@ -83,31 +72,21 @@ fn describe(token: &Token) -> String {
 
 /// Drops "the area is", "所以答案是" and the like: words that end in a verb before the first sign.
 fn without_introduction(mut tokens: Vec<Token>) -> Vec<Token> {
-    let head = tokens
-        .iter()
-        .position(|token| !matches!(token, Token::Word(_) | Token::Symbol(_)))
-        .unwrap_or(tokens.len());
+    let head =
+        tokens.iter().position(|token| !matches!(token, Token::Word(_) | Token::Symbol(_))).unwrap_or(tokens.len());
     let verb = tokens[..head].iter().rposition(|token| {
         matches!(token, Token::Word(word) if matches!(word.as_str(), "is" | "are" | "equals" | "equal" | "be" | "为" | "是") || word.ends_with('是') || word.ends_with('为'))
     });
     if let Some(verb) = verb
         && verb + 1 < tokens.len()
-        && tokens[..=verb]
-            .iter()
-            .any(|token| matches!(token, Token::Word(word) if word.chars().count() > 1))
+        && tokens[..=verb].iter().any(|token| matches!(token, Token::Word(word) if word.chars().count() > 1))
     {
         tokens.drain(..=verb);
     }
-    while matches!(
-        tokens.last(),
-        Some(Token::Sign('⏎' | ',' | ';' | '.' | '。'))
-    ) {
+    while matches!(tokens.last(), Some(Token::Sign('⏎' | ',' | ';' | '.' | '。'))) {
         tokens.pop();
     }
-    while matches!(
-        tokens.first(),
-        Some(Token::Sign('⏎' | ',' | ';' | ':' | '.'))
-    ) {
+    while matches!(tokens.first(), Some(Token::Sign('⏎' | ',' | ';' | ':' | '.'))) {
         tokens.remove(0);
     }
     tokens
@@ -115,10 +94,7 @@ fn without_introduction(mut tokens: Vec<Token>) -> Vec<Token> {
 
 /// An answer without numbers and signs is a text, unless it is made of single letters.
 fn only_words(tokens: &[Token]) -> Option<Node> {
-    if !tokens
-        .iter()
-        .any(|token| matches!(token, Token::Word(word) if word.chars().count() > 1))
-    {
+    if !tokens.iter().any(|token| matches!(token, Token::Word(word) if word.chars().count() > 1)) {
         return None;
     }
     let mut words = Vec::new();
@@ -163,24 +139,15 @@ impl Parser {
     }
 
     pub(super) fn expect_sign(&mut self, sign: char) -> Result<(), ParseError> {
-        if self.take_sign(sign) {
-            Ok(())
-        } else {
-            Err(self.unexpected())
-        }
+        if self.take_sign(sign) { Ok(()) } else { Err(self.unexpected()) }
     }
 
     pub(super) fn unexpected(&self) -> ParseError {
-        self.peek().map_or(ParseError::Ended, |token| {
-            ParseError::Unexpected(describe(token))
-        })
+        self.peek().map_or(ParseError::Ended, |token| ParseError::Unexpected(describe(token)))
     }
 
     /// Runs `read` one level deeper.
-    pub(super) fn deeper<T>(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, ParseError>,
-    ) -> Result<T, ParseError> {
+    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ParseError>) -> Result<T, ParseError> {
         if self.depth >= MAX_DEPTH {
             return Err(ParseError::TooDeep);
         }
@@ -211,10 +178,7 @@ impl Parser {
             }
             let mut separated = false;
             let mut strong = false;
-            while let Some(sign) = self
-                .peek_sign()
-                .filter(|sign| matches!(sign, ',' | ';' | '⏎' | '∧' | '∨'))
-            {
+            while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, ',' | ';' | '⏎' | '∧' | '∨')) {
                 separated = true;
                 strong |= matches!(sign, ';' | '⏎');
                 match sign {
@@ -237,11 +201,7 @@ impl Parser {
             }
         }
         if groups.iter().all(|group| group.len() == 1) || groups.len() == 1 {
-            groups = groups
-                .into_iter()
-                .flatten()
-                .map(|item| vec![item])
-                .collect();
+            groups = groups.into_iter().flatten().map(|item| vec![item]).collect();
         }
         Ok((groups, joint))
     }
@@ -253,11 +213,7 @@ impl Parser {
             self.at += 1;
             rest.push((sign, self.ratio()?));
         }
-        Ok(if rest.is_empty() {
-            first
-        } else {
-            Node::Chain(Box::new(first), rest)
-        })
+        Ok(if rest.is_empty() { first } else { Node::Chain(Box::new(first), rest) })
     }
 
     pub(super) fn peek_relation(&self) -> Option<Relation> {
@@ -279,8 +235,7 @@ impl Parser {
         let first = self.union()?;
         let mut parts = vec![first];
         loop {
-            let word_to =
-                matches!(self.peek(), Some(Token::Word(word)) if word == "to" || word == "比");
+            let word_to = matches!(self.peek(), Some(Token::Word(word)) if word == "to" || word == "比");
             if self.peek_sign() != Some(':') && !word_to {
                 break;
             }
@@ -290,9 +245,7 @@ impl Parser {
         if parts.len() == 1 {
             return Ok(parts.remove(0));
         }
-        if let (Some(late), [Node::Number(hour), Node::Number(minute)]) =
-            (self.half_day(), &parts[..])
-        {
+        if let (Some(late), [Node::Number(hour), Node::Number(minute)]) = (self.half_day(), &parts[..]) {
             self.at += 1;
             return Ok(Node::Time(hour.clone(), minute.clone(), late));
         }
@@ -314,10 +267,7 @@ impl Parser {
         let first = self.sum()?;
         let mut node = first;
         let mut nested = 0;
-        while let Some(sign) = self
-            .peek_sign()
-            .filter(|sign| matches!(sign, '∪' | '∩' | '∖'))
-        {
+        while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, '∪' | '∩' | '∖')) {
             self.at += 1;
             nested += 1;
             if nested > MAX_DEPTH {
@@ -339,9 +289,5 @@ impl Parser {
 }
 
 fn bare(mut group: Vec<Node>, joint: Joint) -> Node {
-    if group.len() == 1 {
-        group.remove(0)
-    } else {
-        Node::List(group, joint)
-    }
+    if group.len() == 1 { group.remove(0) } else { Node::List(group, joint) }
 }

@@ -13,10 +13,7 @@ impl Parser {
         loop {
             let mut negative = false;
             let mut doubled = None;
-            while let Some(sign) = self
-                .peek_sign()
-                .filter(|sign| matches!(sign, '+' | '-' | '±' | '∓'))
-            {
+            while let Some(sign) = self.peek_sign().filter(|sign| matches!(sign, '+' | '-' | '±' | '∓')) {
                 self.at += 1;
                 match sign {
                     '-' => negative = !negative,
@@ -35,11 +32,7 @@ impl Parser {
                 break;
             }
         }
-        Ok(if terms.len() == 1 {
-            terms.remove(0)
-        } else {
-            Node::Add(terms)
-        })
+        Ok(if terms.len() == 1 { terms.remove(0) } else { Node::Add(terms) })
     }
 
     pub(super) fn product(&mut self) -> Result<Node, ParseError> {
@@ -97,18 +90,14 @@ impl Parser {
     pub(super) fn unit(&mut self) {
         loop {
             match (self.peek(), self.tokens.get(self.at + 1)) {
-                (Some(Token::Word(word)), _)
-                    if word != "to" && word != "比" && self.half_day().is_none() =>
-                {
+                (Some(Token::Word(word)), _) if word != "to" && word != "比" && self.half_day().is_none() => {
                     self.at += 1;
                 }
                 (Some(Token::Sign('/' | '*' | '.')), Some(Token::Word(_)))
                 | (Some(Token::Sign('^')), Some(Token::Number(_))) => self.at += 2,
                 (Some(Token::Sign('.')), _) => self.at += 1,
                 (Some(Token::Sign('^')), Some(Token::Sign('{'))) => {
-                    let end = self.tokens[self.at..]
-                        .iter()
-                        .position(|token| *token == Token::Sign('}'));
+                    let end = self.tokens[self.at..].iter().position(|token| *token == Token::Sign('}'));
                     self.at += end.map_or(1, |end| end + 1);
                 }
                 _ => return,
@@ -141,10 +130,8 @@ impl Parser {
             Token::Number(_) | Token::Symbol(_) | Token::Function(_) => true,
             Token::Word(_) => false,
             Token::Sign(sign) => {
-                matches!(
-                    sign,
-                    '(' | '[' | '{' | '⦃' | '⌊' | '⌈' | '⟨' | '√' | '⟦' | '∞'
-                ) || (*sign == '|' && self.bars == 0)
+                matches!(sign, '(' | '[' | '{' | '⦃' | '⌊' | '⌈' | '⟨' | '√' | '⟦' | '∞')
+                    || (*sign == '|' && self.bars == 0)
             }
         }
     }
@@ -181,15 +168,7 @@ impl Parser {
                 Some('!') => {
                     self.at += 1;
                     let double = self.take_sign('!');
-                    node = Node::Call(
-                        if double {
-                            "double_factorial"
-                        } else {
-                            "factorial"
-                        }
-                        .into(),
-                        vec![node],
-                    );
+                    node = Node::Call(if double { "double_factorial" } else { "factorial" }.into(), vec![node]);
                 }
                 Some('%') => {
                     self.at += 1;
@@ -198,8 +177,7 @@ impl Parser {
                 Some('°') => {
                     self.at += 1;
                     // °C and °F are units
-                    if matches!(self.peek(), Some(Token::Symbol(scale)) if scale == "C" || scale == "F")
-                    {
+                    if matches!(self.peek(), Some(Token::Symbol(scale)) if scale == "C" || scale == "F") {
                         self.at += 1;
                     }
                     node = Node::Degree(Box::new(node));
@@ -262,10 +240,7 @@ impl Parser {
 fn is_numeric(node: &Node) -> bool {
     !node.any(&|part| {
         matches!(part, Node::Symbol(name) if name != "π")
-            || matches!(
-                part,
-                Node::Text(_) | Node::Tuple(_) | Node::Set(_) | Node::Interval(..)
-            )
+            || matches!(part, Node::Text(_) | Node::Tuple(_) | Node::Set(_) | Node::Interval(..))
     })
 }
 

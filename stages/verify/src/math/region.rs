@@ -35,12 +35,7 @@ pub fn region(node: &Node, budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)
         Node::Set(points) => Some((
             points
                 .iter()
-                .map(|point| Piece {
-                    low: point.clone(),
-                    high: point.clone(),
-                    low_closed: true,
-                    high_closed: true,
-                })
+                .map(|point| Piece { low: point.clone(), high: point.clone(), low_closed: true, high_closed: true })
                 .collect(),
             None,
         )),
@@ -67,12 +62,7 @@ pub fn region(node: &Node, budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)
 
 /// Intersection of half-lines: each end is given once.
 fn intersection(regions: &[Vec<Piece>]) -> Option<Piece> {
-    let mut result = Piece {
-        low: infinity(false),
-        high: infinity(true),
-        low_closed: false,
-        high_closed: false,
-    };
+    let mut result = Piece { low: infinity(false), high: infinity(true), low_closed: false, high_closed: false };
     for region in regions {
         let [piece] = &region[..] else { return None };
         if !is_infinite(&piece.low) {
@@ -91,65 +81,34 @@ fn intersection(regions: &[Vec<Piece>]) -> Option<Piece> {
     Some(result)
 }
 
-fn inequality(
-    first: &Node,
-    rest: &[(Relation, Node)],
-    budget: &Budget,
-) -> Option<(Vec<Piece>, Option<Node>)> {
+fn inequality(first: &Node, rest: &[(Relation, Node)], budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)> {
     match rest {
         [(sign, right)] if sign.is_order() => half_line(first, *sign, right, budget),
         [(Relation::NotEqual, right)] if is_name(first) => Some((
             vec![
-                Piece {
-                    low: infinity(false),
-                    high: right.clone(),
-                    low_closed: false,
-                    high_closed: false,
-                },
-                Piece {
-                    low: right.clone(),
-                    high: infinity(true),
-                    low_closed: false,
-                    high_closed: false,
-                },
+                Piece { low: infinity(false), high: right.clone(), low_closed: false, high_closed: false },
+                Piece { low: right.clone(), high: infinity(true), low_closed: false, high_closed: false },
             ],
             Some(first.clone()),
         )),
         [(one, middle), (two, right)] if one.is_order() && two.is_order() => {
             let upward = |sign: Relation| matches!(sign, Relation::Less | Relation::LessEqual);
-            if upward(*one) != upward(*two)
-                || !first.symbols().is_empty()
-                || !right.symbols().is_empty()
-            {
+            if upward(*one) != upward(*two) || !first.symbols().is_empty() || !right.symbols().is_empty() {
                 return None;
             }
-            let closed =
-                |sign: Relation| matches!(sign, Relation::LessEqual | Relation::GreaterEqual);
+            let closed = |sign: Relation| matches!(sign, Relation::LessEqual | Relation::GreaterEqual);
             let (low, high, low_closed, high_closed) = if upward(*one) {
                 (first, right, closed(*one), closed(*two))
             } else {
                 (right, first, closed(*two), closed(*one))
             };
-            Some((
-                vec![Piece {
-                    low: low.clone(),
-                    high: high.clone(),
-                    low_closed,
-                    high_closed,
-                }],
-                Some(middle.clone()),
-            ))
+            Some((vec![Piece { low: low.clone(), high: high.clone(), low_closed, high_closed }], Some(middle.clone())))
         }
         _ => None,
     }
 }
 
-fn half_line(
-    left: &Node,
-    sign: Relation,
-    right: &Node,
-    budget: &Budget,
-) -> Option<(Vec<Piece>, Option<Node>)> {
+fn half_line(left: &Node, sign: Relation, right: &Node, budget: &Budget) -> Option<(Vec<Piece>, Option<Node>)> {
     let (subject, sign, bound) = if is_name(left) && right.symbols().is_empty() {
         (left.clone(), sign, right.clone())
     } else if is_name(right) && left.symbols().is_empty() {
@@ -157,27 +116,15 @@ fn half_line(
     } else {
         let difference = Node::Add(vec![left.clone(), right.clone().negated()]);
         let (slope, offset) = linear(&difference, budget)?;
-        let sign = if is_negative(&slope) {
-            sign.flipped()
-        } else {
-            sign
-        };
+        let sign = if is_negative(&slope) { sign.flipped() } else { sign };
         let name = difference.symbols().into_iter().next()?;
         (Node::Symbol(name), sign, Node::Number(-offset / slope))
     };
     let piece = match sign {
-        Relation::Less | Relation::LessEqual => Piece {
-            low: infinity(false),
-            high: bound,
-            low_closed: false,
-            high_closed: sign == Relation::LessEqual,
-        },
-        _ => Piece {
-            low: bound,
-            high: infinity(true),
-            low_closed: sign == Relation::GreaterEqual,
-            high_closed: false,
-        },
+        Relation::Less | Relation::LessEqual => {
+            Piece { low: infinity(false), high: bound, low_closed: false, high_closed: sign == Relation::LessEqual }
+        }
+        _ => Piece { low: bound, high: infinity(true), low_closed: sign == Relation::GreaterEqual, high_closed: false },
     };
     Some((vec![piece], Some(subject)))
 }

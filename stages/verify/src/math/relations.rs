@@ -20,9 +20,7 @@ pub(super) fn chain(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option
         return Some(regions(a, b, budget, depth).unwrap_or(SHAPE));
     };
     match (&rest[..], &more[..]) {
-        ([(Relation::Equal, x)], [(Relation::Equal, y)]) => {
-            Some(equations((first, x), (other, y), budget, depth))
-        }
+        ([(Relation::Equal, x)], [(Relation::Equal, y)]) => Some(equations((first, x), (other, y), budget, depth)),
         ([(one, x)], [(two, y)]) if one.is_order() && two.is_order() => {
             Some(inequalities((first, *one, x), (other, *two, y), budget))
         }
@@ -37,11 +35,7 @@ pub(super) fn chain(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option
             }
             let (last, turned) = reversed(other, more);
             let back = elementwise((first, rest), (&last, &turned), budget, depth);
-            if back.is_equal() {
-                Some(back)
-            } else {
-                regions(a, b, budget, depth).or(Some(straight))
-            }
+            if back.is_equal() { Some(back) } else { regions(a, b, budget, depth).or(Some(straight)) }
         }
         _ => Some(regions(a, b, budget, depth).unwrap_or(SHAPE)),
     }
@@ -53,43 +47,27 @@ pub(super) fn elementwise(
     budget: &Budget,
     depth: usize,
 ) -> Outcome {
-    rest.iter().zip(more).fold(
-        same(first, other, budget, depth),
-        |result, ((one, x), (two, y))| {
-            if one == two {
-                worse(result, same(x, y, budget, depth))
-            } else {
-                SHAPE
-            }
-        },
-    )
+    rest.iter().zip(more).fold(same(first, other, budget, depth), |result, ((one, x), (two, y))| {
+        if one == two { worse(result, same(x, y, budget, depth)) } else { SHAPE }
+    })
 }
 
 pub(super) fn reversed(first: &Node, rest: &[(Relation, Node)]) -> (Node, Vec<(Relation, Node)>) {
-    let mut nodes: Vec<Node> = std::iter::once(first.clone())
-        .chain(rest.iter().map(|(_, node)| node.clone()))
-        .collect();
+    let mut nodes: Vec<Node> =
+        std::iter::once(first.clone()).chain(rest.iter().map(|(_, node)| node.clone())).collect();
     nodes.reverse();
     let signs = rest.iter().rev().map(|(sign, _)| sign.flipped());
     let last = nodes.remove(0);
     (last, signs.zip(nodes).collect())
 }
 
-pub(super) fn equations(
-    (a, x): (&Node, &Node),
-    (b, y): (&Node, &Node),
-    budget: &Budget,
-    depth: usize,
-) -> Outcome {
+pub(super) fn equations((a, x): (&Node, &Node), (b, y): (&Node, &Node), budget: &Budget, depth: usize) -> Outcome {
     let sides_scalar = [a, x, b, y].iter().all(|side| is_scalar(side));
     if is_name(a) && is_name(b) {
         let loose = |node: &Node| !matches!(node, Node::Symbol(name) if name.chars().count() == 1);
         if a.canonical() == b.canonical() || loose(a) || loose(b) || !sides_scalar {
             let values = same(x, y, budget, depth);
-            if values.is_equal()
-                || !sides_scalar
-                || a.canonical() == b.canonical() && x.symbols().is_empty()
-            {
+            if values.is_equal() || !sides_scalar || a.canonical() == b.canonical() && x.symbols().is_empty() {
                 return values;
             }
         }
@@ -97,8 +75,7 @@ pub(super) fn equations(
     if !sides_scalar {
         return worse(same(a, b, budget, depth), same(x, y, budget, depth));
     }
-    let difference =
-        |left: &Node, right: &Node| Node::Add(vec![left.clone(), right.clone().negated()]);
+    let difference = |left: &Node, right: &Node| Node::Add(vec![left.clone(), right.clone().negated()]);
     match proportional(&difference(a, x), &difference(b, y), budget) {
         Ok(Some(_)) => Outcome::Equal("equation"),
         Ok(None) => Outcome::Different("equation"),
@@ -134,12 +111,7 @@ pub(super) fn inequalities(
 pub(super) fn regions(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
     let as_region = |node: &Node| match node {
         Node::Tuple(ends) if ends.len() == 2 => Some((
-            vec![Piece {
-                low: ends[0].clone(),
-                high: ends[1].clone(),
-                low_closed: false,
-                high_closed: false,
-            }],
+            vec![Piece { low: ends[0].clone(), high: ends[1].clone(), low_closed: false, high_closed: false }],
             None,
         )),
         Node::List(_, Joint::Comma) if !matches!(node, Node::List(items, _) if items.iter().any(|item| matches!(item, Node::Chain(..) | Node::Interval(..)))) => {
@@ -153,12 +125,7 @@ pub(super) fn regions(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Opti
     {
         return Some(Outcome::Different("region"));
     }
-    Some(pieces(
-        &merged(x, budget),
-        &merged(y, budget),
-        budget,
-        depth,
-    ))
+    Some(pieces(&merged(x, budget), &merged(y, budget), budget, depth))
 }
 
 /// Joins pieces that touch: `(-∞,0] ∪ (0,∞)` is one piece.
@@ -196,10 +163,7 @@ pub(super) fn pieces(x: &[Piece], y: &[Piece], budget: &Budget, depth: usize) ->
             if piece.low_closed != other.low_closed || piece.high_closed != other.high_closed {
                 continue;
             }
-            match worse(
-                same(&piece.low, &other.low, budget, depth),
-                same(&piece.high, &other.high, budget, depth),
-            ) {
+            match worse(same(&piece.low, &other.low, budget, depth), same(&piece.high, &other.high, budget, depth)) {
                 Outcome::Equal(_) => {
                     found = Outcome::Equal("region");
                     left.remove(index);

@@ -40,11 +40,7 @@ const ENOUGH: usize = 8;
 /// Compares two expressions.
 pub fn compare(a: &Node, b: &Node, budget: &Budget) -> Outcome {
     if let (Node::Number(a), Node::Number(b)) = (a, b) {
-        return if a == b {
-            Outcome::Equal("exact")
-        } else {
-            Outcome::Different("exact")
-        };
+        return if a == b { Outcome::Equal("exact") } else { Outcome::Different("exact") };
     }
     let first = compare_reading(a, b, budget, false);
     let bare_log = |node: &Node| {
@@ -77,13 +73,8 @@ fn compare_reading(a: &Node, b: &Node, budget: &Budget, decimal_log: bool) -> Ou
 fn constants(a: &Node, b: &Node, budget: &Budget, decimal_log: bool) -> Outcome {
     let mut last = Outcome::Unknown("precision");
     for precision in PRECISIONS {
-        let mut evaluator = Evaluator {
-            arithmetic: Arithmetic { precision },
-            point: Vec::new(),
-            complex: true,
-            decimal_log,
-            budget,
-        };
+        let mut evaluator =
+            Evaluator { arithmetic: Arithmetic { precision }, point: Vec::new(), complex: true, decimal_log, budget };
         let (x, y) = match (evaluator.value(a), evaluator.value(b)) {
             (Ok(x), Ok(y)) => (x, y),
             (Err(Failure::Precision), _) | (_, Err(Failure::Precision)) => continue,
@@ -108,36 +99,19 @@ fn reason(failure: Failure) -> &'static str {
 
 /// Compares two values of the same precision.
 fn numbers(precision: usize, x: &Number, y: &Number) -> Outcome {
-    let parts = [
-        reals(precision, &x.real, &y.real),
-        reals(precision, &x.imaginary, &y.imaginary),
-    ];
-    if let Some(different) = parts
-        .iter()
-        .find(|part| matches!(part, Outcome::Different(_)))
-    {
+    let parts = [reals(precision, &x.real, &y.real), reals(precision, &x.imaginary, &y.imaginary)];
+    if let Some(different) = parts.iter().find(|part| matches!(part, Outcome::Different(_))) {
         return *different;
     }
-    if let Some(unknown) = parts
-        .iter()
-        .find(|part| matches!(part, Outcome::Unknown(_)))
-    {
+    if let Some(unknown) = parts.iter().find(|part| matches!(part, Outcome::Unknown(_))) {
         return *unknown;
     }
-    if parts[0] == Outcome::Equal("exact") {
-        parts[1]
-    } else {
-        parts[0]
-    }
+    if parts[0] == Outcome::Equal("exact") { parts[1] } else { parts[0] }
 }
 
 fn reals(precision: usize, x: &Real, y: &Real) -> Outcome {
     if let (Real::Exact(x), Real::Exact(y)) = (x, y) {
-        return if x == y {
-            Outcome::Equal("exact")
-        } else {
-            Outcome::Different("exact")
-        };
+        return if x == y { Outcome::Equal("exact") } else { Outcome::Different("exact") };
     }
     let arithmetic = Arithmetic { precision };
     let ((a, ea, ra), (b, eb, rb)) = (arithmetic.ball(x), arithmetic.ball(y));
@@ -150,11 +124,7 @@ fn reals(precision: usize, x: &Real, y: &Real) -> Outcome {
     if error > size - AGREEMENT {
         return Outcome::Unknown("precision");
     }
-    if ra || rb {
-        Outcome::Unknown("budget")
-    } else {
-        Outcome::Equal("numeric")
-    }
+    if ra || rb { Outcome::Unknown("budget") } else { Outcome::Equal("numeric") }
 }
 
 /// Point `index` of the fixed series: small whole numbers, positive and negative fractions in turn.
@@ -172,11 +142,7 @@ pub fn point(symbols: &[String], index: usize) -> Vec<(String, RBig)> {
                     let above = IBig::from(1 + state % 53);
                     let below = UBig::from(7 + (state >> 20) % 13);
                     let value = RBig::from_parts(above, below);
-                    if sign == 2 && !(state >> 40).is_multiple_of(4) {
-                        -value
-                    } else {
-                        value
-                    }
+                    if sign == 2 && !(state >> 40).is_multiple_of(4) { -value } else { value }
                 }
             };
             (name.clone(), value)
@@ -220,11 +186,7 @@ fn sampled(a: &Node, b: &Node, symbols: &[String], budget: &Budget, decimal_log:
             }
         }
     }
-    if agreed >= NEEDED {
-        Outcome::Equal("sampled")
-    } else {
-        Outcome::Unknown(why)
-    }
+    if agreed >= NEEDED { Outcome::Equal("sampled") } else { Outcome::Unknown(why) }
 }
 
 /// Whether `a = r · b` for a constant `r ≠ 0`; gives the sign of `r`.
@@ -287,17 +249,9 @@ pub fn linear(node: &Node, budget: &Budget) -> Option<(RBig, RBig)> {
     let [symbol] = &symbols[..] else { return None };
     let at = |value: i64| {
         let point = vec![(symbol.clone(), RBig::from(IBig::from(value)))];
-        let mut evaluator = Evaluator {
-            arithmetic: Arithmetic { precision: 96 },
-            point,
-            complex: false,
-            decimal_log: false,
-            budget,
-        };
-        evaluator
-            .value(node)
-            .ok()
-            .and_then(|number| number.rational().cloned())
+        let mut evaluator =
+            Evaluator { arithmetic: Arithmetic { precision: 96 }, point, complex: false, decimal_log: false, budget };
+        evaluator.value(node).ok().and_then(|number| number.rational().cloned())
     };
     let (zero, one, seven, back) = (at(0)?, at(1)?, at(7)?, at(-5)?);
     let slope = &one - &zero;

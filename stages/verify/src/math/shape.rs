@@ -8,12 +8,9 @@ use dashu::rational::RBig;
 pub fn normalise(node: &Node) -> Node {
     match node {
         Node::Chain(first, rest) => chain(first, rest),
-        Node::Symbol(name) if name == "ℝ" => Node::Interval(
-            Box::new(infinity(false)),
-            Box::new(infinity(true)),
-            false,
-            false,
-        ),
+        Node::Symbol(name) if name == "ℝ" => {
+            Node::Interval(Box::new(infinity(false)), Box::new(infinity(true)), false, false)
+        }
         Node::Interval(low, high, a, b) => Node::Interval(
             Box::new(normalise(low)),
             Box::new(normalise(high)),
@@ -27,13 +24,7 @@ pub fn normalise(node: &Node) -> Node {
             items
                 .iter()
                 .map(normalise)
-                .flat_map(|item| {
-                    if let Node::Union(parts) = item {
-                        parts
-                    } else {
-                        vec![item]
-                    }
-                })
+                .flat_map(|item| if let Node::Union(parts) = item { parts } else { vec![item] })
                 .collect(),
         ),
         Node::Multiply(items) => product(items),
@@ -45,11 +36,7 @@ pub fn normalise(node: &Node) -> Node {
         }
         other => {
             let variants = doubled(other);
-            if variants.len() == 1 {
-                other.clone()
-            } else {
-                Node::List(variants, Joint::Comma)
-            }
+            if variants.len() == 1 { other.clone() } else { Node::List(variants, Joint::Comma) }
         }
     }
 }
@@ -64,9 +51,7 @@ pub fn infinity(positive: bool) -> Node {
 pub fn is_infinite(node: &Node) -> bool {
     match node {
         Node::Symbol(name) => name == "∞",
-        Node::Multiply(items) => {
-            items.len() == 2 && matches!(&items[0], Node::Number(_)) && is_infinite(&items[1])
-        }
+        Node::Multiply(items) => items.len() == 2 && matches!(&items[0], Node::Number(_)) && is_infinite(&items[1]),
         _ => false,
     }
 }
@@ -83,11 +68,7 @@ fn signed(node: &Node, second: bool) -> Node {
     match node {
         Node::PlusMinus(inner, minus_first) => {
             let inner = signed(inner, second);
-            if *minus_first == second {
-                inner
-            } else {
-                inner.negated()
-            }
+            if *minus_first == second { inner } else { inner.negated() }
         }
         other => other.map_parts(&|part| signed(part, second)),
     }
@@ -102,11 +83,7 @@ fn expanded(node: &Node) -> Vec<Node> {
 
 fn product(items: &[Node]) -> Node {
     // a factor in front of an angle or a percentage belongs to its number
-    if let [
-        Node::Number(factor),
-        inner @ (Node::Degree(_) | Node::Percent(_)),
-    ] = items
-    {
+    if let [Node::Number(factor), inner @ (Node::Degree(_) | Node::Percent(_))] = items {
         let scaled = |value: &Node| Box::new(Node::Number(factor.clone()).times(value.clone()));
         return match inner {
             Node::Degree(value) => Node::Degree(scaled(value)),
@@ -119,11 +96,7 @@ fn product(items: &[Node]) -> Node {
         return matrix_product(items).unwrap_or(node);
     }
     let variants = doubled(&node);
-    if variants.len() == 1 {
-        node
-    } else {
-        Node::List(variants, Joint::Comma)
-    }
+    if variants.len() == 1 { node } else { Node::List(variants, Joint::Comma) }
 }
 
 fn matrix_sum(items: &[Node]) -> Option<Node> {
@@ -135,18 +108,12 @@ fn matrix_sum(items: &[Node]) -> Option<Node> {
         total = Some(match total {
             None => rows,
             Some(sum) => {
-                if sum.len() != rows.len() || sum.iter().zip(&rows).any(|(a, b)| a.len() != b.len())
-                {
+                if sum.len() != rows.len() || sum.iter().zip(&rows).any(|(a, b)| a.len() != b.len()) {
                     return None;
                 }
                 sum.into_iter()
                     .zip(rows)
-                    .map(|(a, b)| {
-                        a.into_iter()
-                            .zip(b)
-                            .map(|(x, y)| Node::Add(vec![x, y]))
-                            .collect()
-                    })
+                    .map(|(a, b)| a.into_iter().zip(b).map(|(x, y)| Node::Add(vec![x, y])).collect())
                     .collect()
             }
         });
@@ -178,10 +145,7 @@ fn matrix_product(items: &[Node]) -> Option<Node> {
                         (0..width)
                             .map(|column| {
                                 Node::Add(
-                                    row.iter()
-                                        .zip(rows)
-                                        .map(|(a, b)| a.clone().times(b[column].clone()))
-                                        .collect(),
+                                    row.iter().zip(rows).map(|(a, b)| a.clone().times(b[column].clone())).collect(),
                                 )
                             })
                             .collect()
@@ -190,18 +154,8 @@ fn matrix_product(items: &[Node]) -> Option<Node> {
             }
         });
     }
-    let scaled = |cell: Node| {
-        scale
-            .iter()
-            .fold(cell, |cell, factor| cell.times(factor.clone()))
-    };
-    total.map(|rows| {
-        Node::Matrix(
-            rows.into_iter()
-                .map(|row| row.into_iter().map(scaled).collect())
-                .collect(),
-        )
-    })
+    let scaled = |cell: Node| scale.iter().fold(cell, |cell, factor| cell.times(factor.clone()));
+    total.map(|rows| Node::Matrix(rows.into_iter().map(|row| row.into_iter().map(scaled).collect()).collect()))
 }
 
 /// `ℝ ∖ {a, b}` as a union is left to the comparison of forms; only a single point is rewritten.
@@ -212,18 +166,8 @@ fn without_points(arguments: &[Node]) -> Option<Node> {
     let [point] = &points[..] else { return None };
     (name == "ℝ").then(|| {
         Node::Union(vec![
-            Node::Interval(
-                Box::new(infinity(false)),
-                Box::new(point.clone()),
-                false,
-                false,
-            ),
-            Node::Interval(
-                Box::new(point.clone()),
-                Box::new(infinity(true)),
-                false,
-                false,
-            ),
+            Node::Interval(Box::new(infinity(false)), Box::new(point.clone()), false, false),
+            Node::Interval(Box::new(point.clone()), Box::new(infinity(true)), false, false),
         ])
     })
 }
@@ -255,17 +199,12 @@ fn chain(first: &Node, rest: &[(Relation, Node)]) -> Node {
             return Node::List(
                 values
                     .into_iter()
-                    .map(|value| {
-                        Node::Chain(Box::new(first.clone()), vec![(Relation::Equal, value)])
-                    })
+                    .map(|value| Node::Chain(Box::new(first.clone()), vec![(Relation::Equal, value)]))
                     .collect(),
                 Joint::Or,
             );
         }
-        return Node::Chain(
-            Box::new(first.clone()),
-            vec![(Relation::Equal, normalise(last))],
-        );
+        return Node::Chain(Box::new(first.clone()), vec![(Relation::Equal, normalise(last))]);
     }
     Node::Chain(Box::new(first.clone()), kept.to_vec())
 }
@@ -302,9 +241,7 @@ fn list(items: &[Node], joint: Joint) -> Node {
     if let Some(Node::Chain(_, rest)) = parts.first()
         && parts.len() > 1
         && let [(Relation::Equal, value)] = &rest[..]
-        && !parts[1..]
-            .iter()
-            .any(|part| matches!(part, Node::Chain(..)))
+        && !parts[1..].iter().any(|part| matches!(part, Node::Chain(..)))
         && is_named(&parts[0])
     {
         let mut plain = vec![value.clone()];
@@ -324,9 +261,7 @@ pub fn is_name(node: &Node) -> bool {
     match node {
         Node::Symbol(name) => !super::value::is_constant(name) || name == "i",
         Node::Call(name, arguments) => {
-            name.ends_with('·')
-                || name == "prime"
-                || (name == "abs" && arguments.iter().all(is_name))
+            name.ends_with('·') || name == "prime" || (name == "abs" && arguments.iter().all(is_name))
         }
         Node::Text(_) => true,
         Node::Tuple(items) | Node::List(items, _) | Node::Ratio(items) => items.iter().all(is_name),

@@ -69,10 +69,7 @@ impl Relation {
 
     /// `<`, `≤`, `>` or `≥`.
     pub fn is_order(self) -> bool {
-        matches!(
-            self,
-            Self::Less | Self::LessEqual | Self::Greater | Self::GreaterEqual
-        )
+        matches!(self, Self::Less | Self::LessEqual | Self::Greater | Self::GreaterEqual)
     }
 }
 
@@ -163,12 +160,9 @@ impl Node {
     /// The direct parts, in order.
     pub fn parts(&self) -> Vec<&Node> {
         match self {
-            Self::Number(_)
-            | Self::Symbol(_)
-            | Self::Based(..)
-            | Self::Time(..)
-            | Self::Text(_)
-            | Self::Ellipsis => Vec::new(),
+            Self::Number(_) | Self::Symbol(_) | Self::Based(..) | Self::Time(..) | Self::Text(_) | Self::Ellipsis => {
+                Vec::new()
+            }
             Self::Add(items)
             | Self::Multiply(items)
             | Self::Call(_, items)
@@ -181,9 +175,7 @@ impl Node {
             Self::PlusMinus(inner, _) | Self::Percent(inner) | Self::Degree(inner) => vec![inner],
             Self::Interval(low, high, _, _) => vec![low, high],
             Self::Matrix(rows) => rows.iter().flatten().collect(),
-            Self::Chain(first, rest) => std::iter::once(&**first)
-                .chain(rest.iter().map(|(_, node)| node))
-                .collect(),
+            Self::Chain(first, rest) => std::iter::once(&**first).chain(rest.iter().map(|(_, node)| node)).collect(),
         }
     }
 
@@ -198,12 +190,9 @@ impl Node {
         let many = |items: &[Node]| items.iter().map(change).collect::<Vec<_>>();
         let one = |item: &Node| Box::new(change(item));
         match self {
-            Self::Number(_)
-            | Self::Symbol(_)
-            | Self::Based(..)
-            | Self::Time(..)
-            | Self::Text(_)
-            | Self::Ellipsis => self.clone(),
+            Self::Number(_) | Self::Symbol(_) | Self::Based(..) | Self::Time(..) | Self::Text(_) | Self::Ellipsis => {
+                self.clone()
+            }
             Self::Add(items) => Self::Add(many(items)),
             Self::Multiply(items) => Self::Multiply(many(items)),
             Self::Call(name, items) => Self::Call(name.clone(), many(items)),
@@ -218,12 +207,9 @@ impl Node {
             Self::Degree(inner) => Self::Degree(one(inner)),
             Self::Interval(low, high, a, b) => Self::Interval(one(low), one(high), *a, *b),
             Self::Matrix(rows) => Self::Matrix(rows.iter().map(|row| many(row)).collect()),
-            Self::Chain(first, rest) => Self::Chain(
-                one(first),
-                rest.iter()
-                    .map(|(sign, node)| (*sign, change(node)))
-                    .collect(),
-            ),
+            Self::Chain(first, rest) => {
+                Self::Chain(one(first), rest.iter().map(|(sign, node)| (*sign, change(node))).collect())
+            }
         }
     }
 
@@ -244,13 +230,8 @@ impl Node {
                 }
             }
             Self::Call(name, items) if name == "sum" || name == "product" => {
-                let index = items.get(1).and_then(|node| {
-                    if let Self::Symbol(name) = node {
-                        Some(name.clone())
-                    } else {
-                        None
-                    }
-                });
+                let index =
+                    items.get(1).and_then(|node| if let Self::Symbol(name) = node { Some(name.clone()) } else { None });
                 for item in items.iter().skip(2) {
                     item.collect_symbols(bound, found);
                 }
@@ -262,10 +243,7 @@ impl Node {
                     bound.pop();
                 }
             }
-            other => other
-                .parts()
-                .into_iter()
-                .for_each(|part| part.collect_symbols(bound, found)),
+            other => other.parts().into_iter().for_each(|part| part.collect_symbols(bound, found)),
         }
     }
 
@@ -277,13 +255,7 @@ impl Node {
             keys.sort_unstable();
             keys.join(",")
         };
-        let listed = |items: &[Node]| {
-            items
-                .iter()
-                .map(Node::canonical)
-                .collect::<Vec<_>>()
-                .join(",")
-        };
+        let listed = |items: &[Node]| items.iter().map(Node::canonical).collect::<Vec<_>>().join(",");
         match self {
             Self::Number(value) => value.to_string(),
             Self::Symbol(name) => name.clone(),
@@ -293,11 +265,9 @@ impl Node {
                 format!("^({},{})", base.canonical(), exponent.canonical())
             }
             Self::Call(name, items) => format!("{name}({})", listed(items)),
-            Self::PlusMinus(inner, minus_first) => format!(
-                "{}({})",
-                if *minus_first { "mp" } else { "pm" },
-                inner.canonical()
-            ),
+            Self::PlusMinus(inner, minus_first) => {
+                format!("{}({})", if *minus_first { "mp" } else { "pm" }, inner.canonical())
+            }
             Self::Percent(inner) => format!("%({})", inner.canonical()),
             Self::Degree(inner) => format!("deg({})", inner.canonical()),
             Self::Based(digits, base) => format!("{digits}_{base}"),
@@ -331,11 +301,10 @@ impl Node {
 }
 
 fn canonical_chain(first: &Node, rest: &[(Relation, Node)]) -> String {
-    rest.iter()
-        .fold(first.canonical(), |mut text, (sign, node)| {
-            let _ = write!(text, " {} {}", sign.sign(), node.canonical());
-            text
-        })
+    rest.iter().fold(first.canonical(), |mut text, (sign, node)| {
+        let _ = write!(text, " {} {}", sign.sign(), node.canonical());
+        text
+    })
 }
 
 /// Symbols with a fixed meaning.

@@ -12,11 +12,7 @@ impl Lexer<'_> {
         for suffix in ["a.m.", "p.m.", "A.M.", "P.M.", "a.m", "p.m"] {
             if rest.starts_with(suffix) {
                 self.at += suffix.len();
-                self.push(Token::Word(if suffix.starts_with(['a', 'A']) {
-                    "am".into()
-                } else {
-                    "pm".into()
-                }));
+                self.push(Token::Word(if suffix.starts_with(['a', 'A']) { "am".into() } else { "pm".into() }));
                 return;
             }
         }
@@ -26,10 +22,7 @@ impl Lexer<'_> {
             let same = if is_latin(first) {
                 is_latin(letter)
             } else {
-                letter.is_alphabetic()
-                    && !is_latin(letter)
-                    && !is_greek(letter)
-                    && !is_sign_like(letter)
+                letter.is_alphabetic() && !is_latin(letter) && !is_greek(letter) && !is_sign_like(letter)
             };
             if !(same || (self.at == start)) {
                 break;
@@ -47,16 +40,10 @@ impl Lexer<'_> {
         let lower = run.to_ascii_lowercase();
         if let Some((_, sign)) = WORD_SIGNS.iter().find(|(word, _)| *word == lower) {
             self.push(Token::Sign(*sign));
-        } else if let Some((_, symbol)) = SYMBOLS
-            .iter()
-            .find(|(name, _)| *name == run && run.len() > 1)
-        {
+        } else if let Some((_, symbol)) = SYMBOLS.iter().find(|(name, _)| *name == run && run.len() > 1) {
             self.push(Token::Symbol((*symbol).into()));
         } else if FUNCTIONS.iter().any(|(name, _)| *name == run) && run != "mod" {
-            let name = FUNCTIONS
-                .iter()
-                .find(|(name, _)| *name == run)
-                .map_or(run, |(_, canonical)| canonical);
+            let name = FUNCTIONS.iter().find(|(name, _)| *name == run).map_or(run, |(_, canonical)| canonical);
             self.push(Token::Function(name.into()));
         } else if run == "mod" {
             self.push(Token::Sign('ⓜ'));
@@ -85,10 +72,7 @@ impl Lexer<'_> {
         }
         if run.len() == 2 {
             return matches!(lower, "is" | "of" | "in" | "no" | "by" | "if" | "at")
-                && matches!(
-                    self.tokens.last(),
-                    None | Some(Token::Word(_) | Token::Symbol(_))
-                )
+                && matches!(self.tokens.last(), None | Some(Token::Word(_) | Token::Symbol(_)))
                 && run != "IN";
         }
         let vowels = lower.chars().any(|letter| "aeiouy".contains(letter));
@@ -130,11 +114,7 @@ pub(super) fn number_set(name: &str) -> Option<&'static str> {
 }
 
 pub(super) fn superscript(letter: char) -> Option<char> {
-    "⁰¹²³⁴⁵⁶⁷⁸⁹"
-        .chars()
-        .zip('0'..='9')
-        .find(|(raised, _)| *raised == letter)
-        .map(|(_, digit)| digit)
+    "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().zip('0'..='9').find(|(raised, _)| *raised == letter).map(|(_, digit)| digit)
 }
 
 pub(super) fn vulgar_fraction(letter: char) -> Option<(&'static str, &'static str)> {

@@ -2,16 +2,13 @@ use serde::Deserialize;
 
 use super::*;
 use crate::dagfile::{
-    PathSegment, key_place_of, nearest, param_error, parse_params, place_of, unknown_key,
-    unknown_kind,
+    PathSegment, key_place_of, nearest, param_error, parse_params, place_of, unknown_key, unknown_kind,
 };
 
 #[test]
 fn a_wrong_parameter_is_shown_as_the_house_style_says() {
     let filler = "#\n".repeat(10);
-    let text = format!(
-        "{filler}[stages.clean]\nkind = \"filter_language\"\ninputs = \"seeds\"\nmin_shares = 0.5\n"
-    );
+    let text = format!("{filler}[stages.clean]\nkind = \"filter_language\"\ninputs = \"seeds\"\nmin_shares = 0.5\n");
     let dag = parse("datasets/math-sft/dag.toml", &text, &nothing).unwrap();
     let error = unknown_key(&dag.stages[0], "min_shares", &["scripts", "min_share"]);
     assert_eq!(
@@ -75,9 +72,7 @@ hint: did you mean `tokens`?"
 #[test]
 fn carets_stand_under_wide_characters_and_tabs() {
     assert_eq!(
-        mistakes(
-            "[stages.a]\nkind = \"x\"\n\tinputs = [ '种子', '数据集' ]\n[stages.'种子']\nkind = 'import'\n"
-        ),
+        mistakes("[stages.a]\nkind = \"x\"\n\tinputs = [ '种子', '数据集' ]\n[stages.'种子']\nkind = 'import'\n"),
         "\
 error: unknown stage `数据集`
  --> dag.toml:3:19
@@ -146,13 +141,7 @@ error: not valid TOML: unclosed table, expected `]`
 
 #[test]
 fn a_file_that_is_not_utf_8_is_refused_at_its_first_wrong_byte() {
-    let files = Texts(
-        [(
-            "dag.toml".into(),
-            b"[pipeline]\nname = \"caf\xe9\"\n".to_vec(),
-        )]
-        .into(),
-    );
+    let files = Texts([("dag.toml".into(), b"[pipeline]\nname = \"caf\xe9\"\n".to_vec())].into());
     let Reading { dag, errors } = read(Path::new("dag.toml"), &files, &nothing);
     assert_eq!(
         errors.render(&dag.sources),
@@ -184,83 +173,40 @@ hint: set it, or give a default: `${TEACHER_HOST:-…}`"
 fn numbers_that_are_none_and_numbers_too_large_are_refused() {
     let text = "[stages.a]\nkind = \"x\"\na = nan\nb = -inf\nc = 1e999\nd = 18446744073709551616\n";
     let errors = parse("dag.toml", text, &nothing).unwrap_err().errors;
-    let lines: Vec<usize> = errors
-        .0
-        .iter()
-        .filter_map(|error| error.place.as_ref())
-        .map(|place| place.line)
-        .collect();
+    let lines: Vec<usize> = errors.0.iter().filter_map(|error| error.place.as_ref()).map(|place| place.line).collect();
     assert_eq!(lines, [3, 4, 5, 6]);
-    let dag =
-        parsed("[stages.a]\nkind = \"x\"\nd = 18446744073709551615\ne = -9223372036854775808\n");
-    assert_eq!(
-        dag.stages[0].params,
-        serde_json::json!({ "d": u64::MAX, "e": i64::MIN })
-    );
+    let dag = parsed("[stages.a]\nkind = \"x\"\nd = 18446744073709551615\ne = -9223372036854775808\n");
+    assert_eq!(dag.stages[0].params, serde_json::json!({ "d": u64::MAX, "e": i64::MIN }));
 }
 
 #[test]
 fn a_long_line_is_cut_around_the_place() {
-    let text = format!(
-        "a = {{ b = \"{}\", inputs = nan, c = \"{}\" }}",
-        "前".repeat(300),
-        "z".repeat(300)
-    );
+    let text = format!("a = {{ b = \"{}\", inputs = nan, c = \"{}\" }}", "前".repeat(300), "z".repeat(300));
     let message = mistakes(&format!("[stages.x]\nkind = 'k'\n{text}\n"));
     let lines: Vec<&str> = message.lines().collect();
     assert_eq!(lines[1], " --> dag.toml:3:324");
     assert!(lines[3].chars().count() < 140, "{message}");
-    assert!(
-        lines[3].starts_with("3 | …前") && lines[3].ends_with("z…"),
-        "{message}"
-    );
+    assert!(lines[3].starts_with("3 | …前") && lines[3].ends_with("z…"), "{message}");
     let (shown, marks) = (lines[3].replace('前', "xx"), lines[4]);
-    let marked: String = shown
-        .chars()
-        .zip(marks.chars())
-        .filter(|(_, mark)| *mark == '^')
-        .map(|(c, _)| c)
-        .collect();
+    let marked: String = shown.chars().zip(marks.chars()).filter(|(_, mark)| *mark == '^').map(|(c, _)| c).collect();
     assert_eq!(marked, "nan", "{message}");
 }
 
 #[test]
 fn characters_that_steer_a_terminal_are_not_repeated() {
     let message = mistakes("[\"\\u001b[31mx\\n\"]\n# \u{202e}\n");
-    assert!(
-        message.starts_with("error: unknown section `\\u{1b}[31mx\\n`"),
-        "{message}"
-    );
+    assert!(message.starts_with("error: unknown section `\\u{1b}[31mx\\n`"), "{message}");
     assert!(!message.contains('\u{1b}'));
 }
 
 #[test]
 fn stage_names_fit_into_the_output_folder() {
-    for name in [
-        "a b",
-        "a/b",
-        ".store",
-        "report.html",
-        "a.b",
-        "",
-        "-x",
-        "calls",
-        "Runs",
-        "try",
-        "x\u{7}",
-    ] {
-        let message = mistakes(&format!(
-            "[stages.{}]\nkind = 'x'\n",
-            serde_json::json!(name)
-        ));
+    for name in ["a b", "a/b", ".store", "report.html", "a.b", "", "-x", "calls", "Runs", "try", "x\u{7}"] {
+        let message = mistakes(&format!("[stages.{}]\nkind = 'x'\n", serde_json::json!(name)));
         assert!(message.contains("cannot name a stage"), "{name}: {message}");
     }
     for name in ["a", "清洗", "A-1_ß", "été"] {
-        assert_eq!(
-            mistakes(&format!("[stages.\"{name}\"]\nkind = 'x'\n")),
-            "",
-            "{name}"
-        );
+        assert_eq!(mistakes(&format!("[stages.\"{name}\"]\nkind = 'x'\n")), "", "{name}");
     }
     assert_eq!(
         mistakes("[stages.\"a/b\"]\nkind = 'x'\n"),
@@ -352,21 +298,12 @@ fn problems_of_serde_are_put_back_to_their_place() {
         "error: parameter `min_share` of kind `k`: invalid type: string \"0.5\", expected f64\n --> dag.toml:3:13"
     );
     let message = param_mistake("");
-    assert_eq!(
-        head(&message),
-        "error: missing parameter `min_share` of kind `k`\n --> dag.toml:1:9"
-    );
+    assert_eq!(head(&message), "error: missing parameter `min_share` of kind `k`\n --> dag.toml:1:9");
     let message = param_mistake("min_shar = 1\n");
-    assert_eq!(
-        head(&message),
-        "error: unknown parameter `min_shar` of kind `k`\n --> dag.toml:3:1"
-    );
+    assert_eq!(head(&message), "error: unknown parameter `min_shar` of kind `k`\n --> dag.toml:3:1");
     assert_eq!(hint(&message), "hint: did you mean `min_share`?");
     let message = param_mistake("min_share = 1\nrules = [{ script = 'han', wieght = 1 }]\n");
-    assert_eq!(
-        head(&message),
-        "error: unknown key `wieght` in `rules[0]`\n --> dag.toml:4:28"
-    );
+    assert_eq!(head(&message), "error: unknown key `wieght` in `rules[0]`\n --> dag.toml:4:28");
     assert_eq!(hint(&message), "hint: did you mean `weight`?");
     let message = param_mistake("min_share = 1\n[[stages.a.rules]]\nscript = 'latn'\n");
     assert_eq!(
@@ -376,10 +313,7 @@ fn problems_of_serde_are_put_back_to_their_place() {
     );
     assert_eq!(hint(&message), "hint: did you mean `latin`?");
     let message = param_mistake("min_share = 1\n[[stages.a.rules]]\nweight = 1\n");
-    assert_eq!(
-        head(&message),
-        "error: missing parameter `rules[0].script` of kind `k`\n --> dag.toml:4:1"
-    );
+    assert_eq!(head(&message), "error: missing parameter `rules[0].script` of kind `k`\n --> dag.toml:4:1");
     assert!(parse_params::<Params>(&serde_json::json!({ "min_share": 1 })).is_ok());
 }
 
@@ -392,14 +326,8 @@ fn a_path_that_is_not_written_falls_back_to_its_nearest_parent() {
         let place = place_of(def, path);
         (place.line, place.column)
     };
-    assert_eq!(
-        at(&[key("x"), key("y"), PathSegment::Index(1), key("z")]),
-        (3, 17)
-    );
-    assert_eq!(
-        at(&[key("x"), key("y"), PathSegment::Index(1), key("q")]),
-        (3, 11)
-    );
+    assert_eq!(at(&[key("x"), key("y"), PathSegment::Index(1), key("z")]), (3, 17));
+    assert_eq!(at(&[key("x"), key("y"), PathSegment::Index(1), key("q")]), (3, 11));
     assert_eq!(at(&[key("x"), key("y"), PathSegment::Index(7)]), (3, 7));
     assert_eq!(at(&[key("x"), PathSegment::Index(0)]), (3, 1));
     assert_eq!(at(&[key("q")]), (1, 9));

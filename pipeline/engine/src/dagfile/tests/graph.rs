@@ -10,24 +10,13 @@ fn graph(edges: &[(&str, &[&str])]) -> DagFile {
 }
 
 fn ordered(dag: &DagFile) -> Vec<&str> {
-    let order =
-        order(&dag.stages).unwrap_or_else(|errors| panic!("{}", errors.render(&dag.sources)));
-    order
-        .into_iter()
-        .map(|index| dag.stages[index].name.as_str())
-        .collect()
+    let order = order(&dag.stages).unwrap_or_else(|errors| panic!("{}", errors.render(&dag.sources)));
+    order.into_iter().map(|index| dag.stages[index].name.as_str()).collect()
 }
 
 #[test]
 fn free_stages_keep_the_order_of_the_file() {
-    let dag = graph(&[
-        ("d", &["b", "c"]),
-        ("z", &[]),
-        ("c", &["a"]),
-        ("b", &["a"]),
-        ("a", &[]),
-        ("e", &["a", "a"]),
-    ]);
+    let dag = graph(&[("d", &["b", "c"]), ("z", &[]), ("c", &["a"]), ("b", &["a"]), ("a", &[]), ("e", &["a", "a"])]);
     assert_eq!(ordered(&dag), ["z", "a", "c", "b", "d", "e"]);
 }
 
@@ -80,20 +69,9 @@ error: stages feed each other: `self -> self`
 #[test]
 fn a_model_that_a_stage_makes_is_an_edge_too() {
     let dag = graph(&[("eval", &[]), ("merged", &["eval2"]), ("eval2", &[])]);
-    let edge = Edge {
-        from: 1,
-        to: 0,
-        place: dag.stages[0].place.clone(),
-    };
+    let edge = Edge { from: 1, to: 0, place: dag.stages[0].place.clone() };
     assert_eq!(order_with(&dag.stages, &[edge]), Ok(vec![2, 1, 0]));
-    let back = Edge {
-        from: 1,
-        to: 2,
-        place: dag.stages[2].place.clone(),
-    };
+    let back = Edge { from: 1, to: 2, place: dag.stages[2].place.clone() };
     let errors = order_with(&dag.stages, &[back]).unwrap_err();
-    assert_eq!(
-        errors.to_string(),
-        "stages feed each other: `merged -> eval2 -> merged`"
-    );
+    assert_eq!(errors.to_string(), "stages feed each other: `merged -> eval2 -> merged`");
 }

@@ -18,10 +18,7 @@ fn meaning(dag: &DagFile) -> Value {
             "max_errors": stage.max_errors, "matrix": stage.matrix, "params": stage.params.to_string(),
         })
     });
-    let models = dag
-        .models
-        .iter()
-        .map(|(name, node)| (name.clone(), node.to_json()));
+    let models = dag.models.iter().map(|(name, node)| (name.clone(), node.to_json()));
     json!({
         "stages": stages.collect::<Value>(), "models": models.collect::<Value>(),
         "pipeline": [json!(dag.pipeline.name), json!(dag.pipeline.seed)],
@@ -32,9 +29,7 @@ fn meaning(dag: &DagFile) -> Value {
 /// Reads and renders whatever comes, as a command would.
 fn exercise(bytes: &[u8]) {
     let files = Texts([("dag.toml".into(), bytes.to_vec())].into());
-    let Reading { dag, mut errors } = read(Path::new("dag.toml"), &files, &|name| {
-        (name == "HOST").then(String::new)
-    });
+    let Reading { dag, mut errors } = read(Path::new("dag.toml"), &files, &|name| (name == "HOST").then(String::new));
     if let Err(more) = order(&dag.stages) {
         errors.extend(more);
     }
@@ -42,13 +37,7 @@ fn exercise(bytes: &[u8]) {
     assert_eq!(rendered.is_empty(), errors.is_empty());
     for error in &errors.0 {
         let Some(place) = &error.place else { continue };
-        assert!(
-            dag.sources
-                .text(place.file)
-                .get(place.span.clone())
-                .is_some(),
-            "{place:?}"
-        );
+        assert!(dag.sources.text(place.file).get(place.span.clone()).is_some(), "{place:?}");
     }
     for stage in &dag.stages {
         assert!(stage.params.is_object());

@@ -57,12 +57,7 @@ impl Scan {
 impl ArrayItems {
     /// Reads a text that is to hold one array.
     pub fn new(path: &Path, reader: Box<dyn BufRead>) -> Self {
-        Self {
-            path: path.to_owned(),
-            reader,
-            line: 1,
-            state: State::Before,
-        }
+        Self { path: path.to_owned(), reader, line: 1, state: State::Before }
     }
 
     fn wrong(&self, message: &str) -> StageError {
@@ -94,9 +89,7 @@ impl ArrayItems {
                 }
                 Some(b'[') => self.reader.consume(1),
                 Some(_) => {
-                    return Err(self.wrong(
-                        "is no JSON array; set `format = \"jsonl\"` if it holds JSON lines",
-                    ));
+                    return Err(self.wrong("is no JSON array; set `format = \"jsonl\"` if it holds JSON lines"));
                 }
             }
             self.state = State::First;
@@ -139,16 +132,11 @@ impl ArrayItems {
             let bytes = self.reader.fill_buf().map_err(unreadable(&self.path))?;
             if bytes.is_empty() {
                 self.line = first;
-                return Err(
-                    self.wrong("the file ends inside the item that begins here; was it cut short?")
-                );
+                return Err(self.wrong("the file ends inside the item that begins here; was it cut short?"));
             }
             let end = bytes.iter().position(|byte| scan.ends_at(*byte));
             let taken = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
-            self.line += taken
-                .iter()
-                .map(|byte| u64::from(*byte == b'\n'))
-                .sum::<u64>();
+            self.line += taken.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
             buffer.extend_from_slice(taken);
             let count = taken.len();
             self.reader.consume(count);
@@ -165,13 +153,7 @@ impl Records for ArrayItems {
         while !chunk.is_full() && self.advance()? {
             let (start, line) = (chunk.buffer.len(), self.line);
             self.item(&mut chunk.buffer)?;
-            let end = start
-                + chunk
-                    .buffer
-                    .get(start..)
-                    .unwrap_or_default()
-                    .trim_ascii_end()
-                    .len();
+            let end = start + chunk.buffer.get(start..).unwrap_or_default().trim_ascii_end().len();
             chunk.buffer.truncate(end);
             chunk.push(start, line, None);
         }

@@ -17,11 +17,7 @@ pub struct Lines {
 impl Lines {
     /// Reads lines, the first of which has number `line`.
     pub fn new(path: &Path, reader: Box<dyn BufRead>, line: u64) -> Self {
-        Self {
-            path: path.to_owned(),
-            reader,
-            line,
-        }
+        Self { path: path.to_owned(), reader, line }
     }
 }
 
@@ -30,20 +26,13 @@ impl Records for Lines {
         let mut chunk = Chunk::default();
         while !chunk.is_full() {
             let start = chunk.buffer.len();
-            let count = self
-                .reader
-                .read_until(b'\n', &mut chunk.buffer)
-                .map_err(unreadable(&self.path))?;
+            let count = self.reader.read_until(b'\n', &mut chunk.buffer).map_err(unreadable(&self.path))?;
             if count == 0 {
                 break;
             }
             let line = self.line;
             self.line += 1;
-            let text = chunk
-                .buffer
-                .get(start..)
-                .unwrap_or_default()
-                .trim_ascii_end();
+            let text = chunk.buffer.get(start..).unwrap_or_default().trim_ascii_end();
             if text.is_empty() {
                 chunk.buffer.truncate(start);
                 continue;
@@ -75,35 +64,22 @@ impl CsvRows {
         let header = reader.byte_headers().map_err(csv_error(path))?;
         let mut names: Vec<&str> = Vec::new();
         for name in header {
-            let name = std::str::from_utf8(name).map_err(|_| {
-                StageError::input(path, Some("line 1".to_owned()), "the header is not UTF-8")
-            })?;
+            let name = std::str::from_utf8(name)
+                .map_err(|_| StageError::input(path, Some("line 1".to_owned()), "the header is not UTF-8"))?;
             if names.contains(&name) {
                 let message = format!("the header names column `{name}` twice");
                 return Err(StageError::input(path, Some("line 1".to_owned()), message));
             }
             names.push(name);
         }
-        let keys = names
-            .iter()
-            .map(|name| format!("{}:", serde_json::Value::from(*name)))
-            .collect();
-        Ok(Self {
-            path: path.to_owned(),
-            reader,
-            keys,
-            record: csv::ByteRecord::new(),
-        })
+        let keys = names.iter().map(|name| format!("{}:", serde_json::Value::from(*name))).collect();
+        Ok(Self { path: path.to_owned(), reader, keys, record: csv::ByteRecord::new() })
     }
 
     /// Appends the row as JSON, or says why it is none.
     fn append(&self, buffer: &mut Vec<u8>) -> Result<(), String> {
         if self.record.len() != self.keys.len() {
-            return Err(format!(
-                "it has {} fields, the header {}",
-                self.record.len(),
-                self.keys.len()
-            ));
+            return Err(format!("it has {} fields, the header {}", self.record.len(), self.keys.len()));
         }
         buffer.push(b'{');
         for (index, (key, cell)) in self.keys.iter().zip(&self.record).enumerate() {
@@ -111,8 +87,7 @@ impl CsvRows {
                 buffer.push(b',');
             }
             buffer.extend_from_slice(key.as_bytes());
-            let cell = std::str::from_utf8(cell)
-                .map_err(|_| format!("field {} is not UTF-8", index + 1))?;
+            let cell = std::str::from_utf8(cell).map_err(|_| format!("field {} is not UTF-8", index + 1))?;
             serde_json::to_writer(&mut *buffer, cell).map_err(|error| error.to_string())?;
         }
         buffer.push(b'}');
@@ -125,10 +100,7 @@ impl Records for CsvRows {
         let mut chunk = Chunk::default();
         while !chunk.is_full() {
             let mut record = std::mem::take(&mut self.record);
-            let is_row = self
-                .reader
-                .read_byte_record(&mut record)
-                .map_err(csv_error(&self.path))?;
+            let is_row = self.reader.read_byte_record(&mut record).map_err(csv_error(&self.path))?;
             self.record = record;
             if !is_row {
                 break;
@@ -138,9 +110,7 @@ impl Records for CsvRows {
             let fault = self.append(&mut chunk.buffer).err();
             if fault.is_some() {
                 chunk.buffer.truncate(start);
-                chunk
-                    .buffer
-                    .extend_from_slice(&self.record.iter().collect::<Vec<_>>().join(&b','));
+                chunk.buffer.extend_from_slice(&self.record.iter().collect::<Vec<_>>().join(&b','));
             }
             chunk.push(start, line, fault);
         }
@@ -151,9 +121,7 @@ impl Records for CsvRows {
 fn csv_error(path: &Path) -> impl Fn(csv::Error) -> StageError {
     let path = path.to_owned();
     move |error| {
-        let place = error
-            .position()
-            .map(|position| format!("line {}", position.line()));
+        let place = error.position().map(|position| format!("line {}", position.line()));
         match error.into_kind() {
             csv::ErrorKind::Io(error) => unreadable(&path)(error),
             other => StageError::input(&path, place, format!("is no CSV: {other:?}")),

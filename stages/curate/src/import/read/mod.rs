@@ -52,12 +52,7 @@ impl Chunk {
 
     /// Ends a row that was appended to the buffer from `start` on.
     pub fn push(&mut self, start: usize, line: u64, fault: Option<String>) {
-        self.records.push(Record {
-            start,
-            end: self.buffer.len(),
-            line,
-            fault,
-        });
+        self.records.push(Record { start, end: self.buffer.len(), line, fault });
     }
 
     fn some(self) -> Option<Self> {
@@ -78,22 +73,13 @@ pub trait Records {
 ///
 /// # Errors
 /// When the file cannot be opened or is not of its format.
-pub fn open(
-    path: &Path,
-    format: Option<Format>,
-    range: &SourceRange,
-) -> Result<Box<dyn Records>, StageError> {
+pub fn open(path: &Path, format: Option<Format>, range: &SourceRange) -> Result<Box<dyn Records>, StageError> {
     let (packing, format) = recognise(path, format)?;
     if let SourceRange::Lines { start, end, line } = *range {
         let mut file = File::open(path).map_err(StageError::io("open", path))?;
-        file.seek(SeekFrom::Start(start))
-            .map_err(StageError::io("read", path))?;
+        file.seek(SeekFrom::Start(start)).map_err(StageError::io("read", path))?;
         let piece = BufReader::with_capacity(1 << 20, file.take(end - start));
-        let piece: Box<dyn BufRead> = if start == 0 {
-            without_mark(piece, path)?
-        } else {
-            Box::new(piece)
-        };
+        let piece: Box<dyn BufRead> = if start == 0 { without_mark(piece, path)? } else { Box::new(piece) };
         return Ok(Box::new(lines::Lines::new(path, piece, line)));
     }
     let (first, limit) = match *range {
@@ -101,9 +87,7 @@ pub fn open(
         _ => (0, u64::MAX),
     };
     if format == Format::Parquet {
-        return Ok(Box::new(table::TableRows::open(
-            path, packing, first, limit,
-        )?));
+        return Ok(Box::new(table::TableRows::open(path, packing, first, limit)?));
     }
     let text = unpack(path, packing)?;
     let records: Box<dyn Records> = match format {
@@ -111,10 +95,7 @@ pub fn open(
         Format::Json => Box::new(array::ArrayItems::new(path, text)),
         _ => Box::new(lines::Lines::new(path, text, 1)),
     };
-    Ok(Box::new(First {
-        records,
-        left: limit,
-    }))
+    Ok(Box::new(First { records, left: limit }))
 }
 
 /// The first rows of a file.
@@ -131,9 +112,7 @@ impl Records for First {
         let Some(mut chunk) = self.records.next_chunk()? else {
             return Ok(None);
         };
-        chunk
-            .records
-            .truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+        chunk.records.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= chunk.records.len() as u64;
         Ok(Some(chunk))
     }
@@ -151,31 +130,20 @@ fn unpacked(path: &Path, packing: Packing) -> Result<Box<dyn BufRead>, StageErro
     let file = File::open(path).map_err(StageError::io("open", path))?;
     Ok(match packing {
         Packing::Plain => Box::new(BufReader::with_capacity(1 << 20, file)),
-        Packing::Gzip => Box::new(BufReader::with_capacity(
-            1 << 20,
-            flate2::read::MultiGzDecoder::new(file),
-        )),
+        Packing::Gzip => Box::new(BufReader::with_capacity(1 << 20, flate2::read::MultiGzDecoder::new(file))),
         Packing::Zstd => {
-            let decoder =
-                zstd::stream::read::Decoder::new(file).map_err(StageError::io("open", path))?;
+            let decoder = zstd::stream::read::Decoder::new(file).map_err(StageError::io("open", path))?;
             Box::new(BufReader::with_capacity(1 << 20, decoder))
         }
     })
 }
 
 /// Skips a UTF-8 byte order mark.
-fn without_mark(
-    reader: impl BufRead + 'static,
-    path: &Path,
-) -> Result<Box<dyn BufRead>, StageError> {
+fn without_mark(reader: impl BufRead + 'static, path: &Path) -> Result<Box<dyn BufRead>, StageError> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let mut reader = reader;
     let mut head = Vec::new();
-    reader
-        .by_ref()
-        .take(3)
-        .read_to_end(&mut head)
-        .map_err(unreadable(path))?;
+    reader.by_ref().take(3).read_to_end(&mut head).map_err(unreadable(path))?;
     if head == MARK {
         head.clear();
     }
@@ -189,9 +157,7 @@ pub fn unreadable(path: &Path) -> impl Fn(io::Error) -> StageError {
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::InvalidInput
         | io::ErrorKind::InvalidData
-        | io::ErrorKind::Other => {
-            StageError::input(&path, None, format!("is damaged or cut short: {error}"))
-        }
+        | io::ErrorKind::Other => StageError::input(&path, None, format!("is damaged or cut short: {error}")),
         _ => StageError::io("read", &path)(error),
     }
 }
@@ -203,8 +169,7 @@ pub fn unreadable(path: &Path) -> impl Fn(io::Error) -> StageError {
 pub fn open_table(path: &Path) -> Result<TableFile, StageError> {
     TableFile::open(path).map_err(|error| match error {
         StageError::Input { message, .. } => {
-            let message =
-                format!("is no complete Parquet file ({message}); was it cut short while copying?");
+            let message = format!("is no complete Parquet file ({message}); was it cut short while copying?");
             StageError::input(path, None, message)
         }
         other => other,

@@ -28,28 +28,14 @@ impl TableRows {
     /// # Errors
     /// When it is no complete Parquet file.
     pub fn open(path: &Path, packing: Packing, first: u64, limit: u64) -> Result<Self, StageError> {
-        let unpacked = if packing == Packing::Plain {
-            None
-        } else {
-            Some(unpack_to_disk(path, packing)?)
-        };
-        let table =
-            open_table(unpacked.as_ref().map_or(path, NamedTempFile::path)).map_err(|error| {
-                match error {
-                    StageError::Input { message, .. } => StageError::input(path, None, message),
-                    other => other,
-                }
-            })?;
+        let unpacked = if packing == Packing::Plain { None } else { Some(unpack_to_disk(path, packing)?) };
+        let table = open_table(unpacked.as_ref().map_or(path, NamedTempFile::path)).map_err(|error| match error {
+            StageError::Input { message, .. } => StageError::input(path, None, message),
+            other => other,
+        })?;
         let limit = limit.min(table.rows().saturating_sub(first));
         let reader = table.read(first, limit, None)?;
-        Ok(Self {
-            path: path.to_owned(),
-            reader,
-            batch: None,
-            row: first,
-            left: limit,
-            _unpacked: unpacked,
-        })
+        Ok(Self { path: path.to_owned(), reader, batch: None, row: first, left: limit, _unpacked: unpacked })
     }
 }
 
@@ -70,20 +56,12 @@ impl Records for TableRows {
                     Some(Ok(batch)) => (batch, 0),
                     Some(Err(StageError::Input { message, .. })) => {
                         let message = format!("is damaged: {message}");
-                        return Err(StageError::input(
-                            &self.path,
-                            Some(format!("after row {}", self.row)),
-                            message,
-                        ));
+                        return Err(StageError::input(&self.path, Some(format!("after row {}", self.row)), message));
                     }
                     Some(Err(error)) => return Err(error),
                     None => {
                         let message = format!("ends {} rows before its footer says", self.left);
-                        return Err(StageError::input(
-                            &self.path,
-                            Some(format!("row {}", self.row)),
-                            message,
-                        ));
+                        return Err(StageError::input(&self.path, Some(format!("row {}", self.row)), message));
                     }
                 },
             };

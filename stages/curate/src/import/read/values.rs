@@ -10,8 +10,8 @@ use std::io::Write as _;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{
-    DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use pipeline_core::StageError;
 
@@ -54,8 +54,7 @@ fn write_display(out: &mut Vec<u8>, value: impl std::fmt::Display) -> Result<(),
 
 fn write_float(out: &mut Vec<u8>, value: f64) -> Result<(), StageError> {
     if value.is_finite() {
-        return serde_json::to_writer(out, &value)
-            .map_err(|error| StageError::Internal(error.to_string()));
+        return serde_json::to_writer(out, &value).map_err(|error| StageError::Internal(error.to_string()));
     }
     write_text(
         out,
@@ -110,13 +109,8 @@ fn write_value(out: &mut Vec<u8>, array: &dyn Array, row: usize) -> Result<(), S
         DataType::UInt16 => write_display(out, array.as_primitive::<UInt16Type>().value(row)),
         DataType::UInt32 => write_display(out, array.as_primitive::<UInt32Type>().value(row)),
         DataType::UInt64 => write_display(out, array.as_primitive::<UInt64Type>().value(row)),
-        DataType::Float16 => {
-            write_float(out, array.as_primitive::<Float16Type>().value(row).to_f64())
-        }
-        DataType::Float32 => write_float(
-            out,
-            f64::from(array.as_primitive::<Float32Type>().value(row)),
-        ),
+        DataType::Float16 => write_float(out, array.as_primitive::<Float16Type>().value(row).to_f64()),
+        DataType::Float32 => write_float(out, f64::from(array.as_primitive::<Float32Type>().value(row))),
         DataType::Float64 => write_float(out, array.as_primitive::<Float64Type>().value(row)),
         DataType::BinaryView => write_bytes(out, array.as_binary_view().value(row)),
         DataType::Binary => write_bytes(out, array.as_binary::<i32>().value(row)),
@@ -124,29 +118,17 @@ fn write_value(out: &mut Vec<u8>, array: &dyn Array, row: usize) -> Result<(), S
         DataType::FixedSizeBinary(_) => write_bytes(out, array.as_fixed_size_binary().value(row)),
         DataType::List(_) => write_list(out, array.as_list::<i32>().value(row).as_ref()),
         DataType::LargeList(_) => write_list(out, array.as_list::<i64>().value(row).as_ref()),
-        DataType::FixedSizeList(_, _) => {
-            write_list(out, array.as_fixed_size_list().value(row).as_ref())
+        DataType::FixedSizeList(_, _) => write_list(out, array.as_fixed_size_list().value(row).as_ref()),
+        DataType::Struct(fields) => {
+            write_object(out, fields.iter().map(|field| field.name().as_str()), array.as_struct().columns(), row)
         }
-        DataType::Struct(fields) => write_object(
-            out,
-            fields.iter().map(|field| field.name().as_str()),
-            array.as_struct().columns(),
-            row,
-        ),
         DataType::Map(_, _) => write_map(out, array, row),
         DataType::Dictionary(_, _) => {
             let dictionary = array.as_any_dictionary();
-            let key = dictionary
-                .normalized_keys()
-                .get(row)
-                .copied()
-                .unwrap_or_default();
+            let key = dictionary.normalized_keys().get(row).copied().unwrap_or_default();
             write_value(out, dictionary.values().as_ref(), key)
         }
-        _ => write_text(
-            out,
-            &arrow::util::display::array_value_to_string(array, row)?,
-        ),
+        _ => write_text(out, &arrow::util::display::array_value_to_string(array, row)?),
     }
 }
 
@@ -154,10 +136,7 @@ fn write_value(out: &mut Vec<u8>, array: &dyn Array, row: usize) -> Result<(), S
 fn write_map(out: &mut Vec<u8>, array: &dyn Array, row: usize) -> Result<(), StageError> {
     let entries = array.as_map().value(row);
     let (keys, values) = (entries.column(0), entries.column(1));
-    let is_text = matches!(
-        keys.data_type(),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-    );
+    let is_text = matches!(keys.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     if !is_text {
         return write_list(out, &entries);
     }

@@ -11,9 +11,7 @@ fn json_value() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
-        any::<f64>()
-            .prop_filter("finite", |number| number.is_finite())
-            .prop_map(Value::from),
+        any::<f64>().prop_filter("finite", |number| number.is_finite()).prop_map(Value::from),
         "\\PC*".prop_map(Value::from),
         any::<String>().prop_map(Value::from),
     ];
@@ -27,8 +25,7 @@ fn json_value() -> impl Strategy<Value = Value> {
 }
 
 fn object() -> impl Strategy<Value = Map<String, Value>> {
-    prop::collection::btree_map("[a-z]{1,3}", json_value(), 0..6)
-        .prop_map(|map| map.into_iter().collect())
+    prop::collection::btree_map("[a-z]{1,3}", json_value(), 0..6).prop_map(|map| map.into_iter().collect())
 }
 
 proptest! {
@@ -82,14 +79,11 @@ fn row_groups_of_parquet_may_be_cut_anywhere() {
     use std::sync::Arc;
     let texts: Vec<String> = (0..57).map(|index| format!("problem {index}")).collect();
     let array: arrow::array::ArrayRef = Arc::new(arrow::array::StringArray::from(texts));
-    let batch = arrow::array::RecordBatch::try_from_iter([("q", Arc::clone(&array)), ("a", array)])
-        .unwrap();
+    let batch = arrow::array::RecordBatch::try_from_iter([("q", Arc::clone(&array)), ("a", array)]).unwrap();
     let mut bytes = Vec::new();
-    let properties = parquet::file::properties::WriterProperties::builder()
-        .set_max_row_group_row_count(Some(10))
-        .build();
-    let mut writer =
-        parquet::arrow::ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+    let properties =
+        parquet::file::properties::WriterProperties::builder().set_max_row_group_row_count(Some(10)).build();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
     let mut project = Project::with("p.parquet", bytes);

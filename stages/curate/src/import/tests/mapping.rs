@@ -7,63 +7,26 @@ use super::super::Import;
 use super::{Project, extra, numbered, simple, texts};
 
 fn refused(params: &Value) -> (String, String) {
-    let error = (StageEntry::stage::<Import>().parse)(params)
-        .map(|_| ())
-        .unwrap_err();
-    (
-        error.path.clone(),
-        format!("{} {}", error.message, error.hint.unwrap_or_default()),
-    )
+    let error = (StageEntry::stage::<Import>().parse)(params).map(|_| ()).unwrap_err();
+    (error.path.clone(), format!("{} {}", error.message, error.hint.unwrap_or_default()))
 }
 
 #[test]
 fn parameters_that_make_no_sense_are_refused_in_place() {
     let cases = [
-        (
-            json!({"files": ["a"], "columns": {"promt": "q"}}),
-            "columns.promt",
-            "did you mean `prompt`?",
-        ),
-        (
-            json!({"files": ["a"], "columns": {"label": "q"}}),
-            "columns",
-            "neither `prompt` nor `messages`",
-        ),
-        (
-            json!({"files": ["a"], "columns": {"prompt": "q", "response": "r"}}),
-            "columns.response",
-            "rows = \"traces\"",
-        ),
-        (
-            json!({"files": ["a"], "columns": {"prompt": "q", "extra": "r"}}),
-            "columns.extra",
-            "is computed",
-        ),
-        (
-            json!({"files": ["a"], "columns": {"prompt": "q[x]"}}),
-            "columns.prompt",
-            "is no position",
-        ),
-        (
-            json!({"files": ["a"], "columns": {"prompt": []}}),
-            "columns.prompt",
-            "names no column",
-        ),
+        (json!({"files": ["a"], "columns": {"promt": "q"}}), "columns.promt", "did you mean `prompt`?"),
+        (json!({"files": ["a"], "columns": {"label": "q"}}), "columns", "neither `prompt` nor `messages`"),
+        (json!({"files": ["a"], "columns": {"prompt": "q", "response": "r"}}), "columns.response", "rows = \"traces\""),
+        (json!({"files": ["a"], "columns": {"prompt": "q", "extra": "r"}}), "columns.extra", "is computed"),
+        (json!({"files": ["a"], "columns": {"prompt": "q[x]"}}), "columns.prompt", "is no position"),
+        (json!({"files": ["a"], "columns": {"prompt": []}}), "columns.prompt", "names no column"),
         (
             json!({"files": ["a"], "columns": {"prompt": "q", "messages": ["a", "b"]}}),
             "columns.messages",
             "takes one path",
         ),
-        (
-            json!({"files": [], "columns": {"prompt": "q"}}),
-            "files",
-            "empty",
-        ),
-        (
-            json!({"files": ["a"], "columns": {"prompt": "q"}, "limit": 0}),
-            "limit",
-            "at least 1",
-        ),
+        (json!({"files": [], "columns": {"prompt": "q"}}), "files", "empty"),
+        (json!({"files": ["a"], "columns": {"prompt": "q"}, "limit": 0}), "limit", "at least 1"),
         (
             json!({"files": ["a"], "columns": {"prompt": "q"}, "label_after": "####"}),
             "label_after",
@@ -79,31 +42,15 @@ fn parameters_that_make_no_sense_are_refused_in_place() {
             "domain",
             "exclude each other",
         ),
-        (
-            json!({"files": ["a"], "columns": {"prompt": "q"}, "model": "m"}),
-            "model",
-            "belongs to traces",
-        ),
-        (
-            json!({"files": ["a"], "columns": {"prompt": "q"}, "each": {"lists": ["q"]}}),
-            "each",
-            "rows = \"traces\"",
-        ),
-        (
-            json!({"files": ["a"], "rows": "traces", "columns": {"prompt": "q"}}),
-            "columns",
-            "neither `response`",
-        ),
+        (json!({"files": ["a"], "columns": {"prompt": "q"}, "model": "m"}), "model", "belongs to traces"),
+        (json!({"files": ["a"], "columns": {"prompt": "q"}, "each": {"lists": ["q"]}}), "each", "rows = \"traces\""),
+        (json!({"files": ["a"], "rows": "traces", "columns": {"prompt": "q"}}), "columns", "neither `response`"),
         (
             json!({"files": ["a"], "rows": "traces", "columns": {"prompt": "q", "response": "r"}, "each": {}}),
             "each",
             "either",
         ),
-        (
-            json!({"files": ["a"], "columns": {"prompt": "q"}, "lable_after": "x"}),
-            "lable_after",
-            "unknown field",
-        ),
+        (json!({"files": ["a"], "columns": {"prompt": "q"}, "lable_after": "x"}), "lable_after", "unknown field"),
     ];
     for (params, path, message) in cases {
         let (at, text) = refused(&params);
@@ -118,19 +65,10 @@ fn a_column_that_no_row_has_ends_the_import() {
     project.env.shard_rows = 10;
     let params = json!({"files": ["p.jsonl"], "columns": {"prompt": "q", "label": "aa"}});
     let error = project.error(&params);
-    assert!(
-        error.contains("columns.label") && error.contains("no row of `p.jsonl` has `aa`"),
-        "{error}"
-    );
-    assert!(
-        error.contains("a, n, q") && error.contains("did you mean `a`?"),
-        "{error}"
-    );
+    assert!(error.contains("columns.label") && error.contains("no row of `p.jsonl` has `aa`"), "{error}");
+    assert!(error.contains("a, n, q") && error.contains("did you mean `a`?"), "{error}");
     let error = project.error(&json!({"files": ["p.jsonl"], "rows": "traces", "columns": {"prompt": "q", "response": "a"}, "each": {"lists": ["q", "zz"]}}));
-    assert!(
-        error.contains("zz") || error.contains("is no list"),
-        "{error}"
-    );
+    assert!(error.contains("zz") || error.contains("is no list"), "{error}");
 }
 
 #[test]
@@ -138,8 +76,7 @@ fn a_column_that_few_rows_have_is_null_in_the_others() {
     let lines = format!("{}{{\"q\": \"last\", \"rare\": \"x\"}}\n", numbered(50));
     let mut project = Project::with("p.jsonl", lines);
     project.env.shard_rows = 10;
-    let rows =
-        project.rows(&json!({"files": ["p.jsonl"], "columns": {"prompt": "q", "label": "rare"}}));
+    let rows = project.rows(&json!({"files": ["p.jsonl"], "columns": {"prompt": "q", "label": "rare"}}));
     assert_eq!(rows.iter().filter(|row| row["label"] == "x").count(), 1);
     assert_eq!(rows.len(), 51);
 }
@@ -147,17 +84,9 @@ fn a_column_that_few_rows_have_is_null_in_the_others() {
 #[test]
 fn missing_files_and_globs_without_matches_are_named() {
     let project = Project::with("data/p.jsonl", numbered(1));
-    assert!(
-        project
-            .error(&simple("x.jsonl"))
-            .contains("file `x.jsonl` does not exist")
-    );
+    assert!(project.error(&simple("x.jsonl")).contains("file `x.jsonl` does not exist"));
     assert!(project.error(&simple("data")).contains("is a folder"));
-    assert!(
-        project
-            .error(&simple("*.csv"))
-            .contains("`*.csv` matches no file")
-    );
+    assert!(project.error(&simple("*.csv")).contains("`*.csv` matches no file"));
     let params = json!({"files": ["data/p.jsonl", "data/*.jsonl"], "columns": {"prompt": "q"}});
     assert_eq!(project.rows(&params).len(), 1);
 }
@@ -181,15 +110,7 @@ fn values_become_text_as_they_were_written() {
         "\n",
     );
     let rows = Project::with("p.jsonl", lines).rows(&simple("p.jsonl"));
-    let labels = [
-        "18",
-        "1.0",
-        "1,080",
-        "123456789012345678901234567890.10e-2",
-        "true",
-        "null",
-        "null",
-    ];
+    let labels = ["18", "1.0", "1,080", "123456789012345678901234567890.10e-2", "true", "null", "null"];
     assert_eq!(texts(&rows, "label"), labels);
 }
 
@@ -198,22 +119,15 @@ fn a_value_of_the_wrong_type_ends_the_import_or_falls_out() {
     let lines = format!("{}{{\"q\": \"x\", \"a\": {{\"value\": 1}}}}\n", numbered(9));
     let project = Project::with("p.jsonl", lines);
     let error = project.error(&simple("p.jsonl"));
-    assert!(
-        error.contains("line 10: column `label`: `a` is {\"value\": 1} where text is needed"),
-        "{error}"
-    );
+    assert!(error.contains("line 10: column `label`: `a` is {\"value\": 1} where text is needed"), "{error}");
     let imported = project.tolerating(0.1).import(&simple("p.jsonl")).unwrap();
     assert_eq!(texts(&imported.rejects, "reject_reason"), ["bad_value"]);
-    let evidence: Value =
-        serde_json::from_str(imported.rejects[0]["reject_evidence"].as_str().unwrap()).unwrap();
+    let evidence: Value = serde_json::from_str(imported.rejects[0]["reject_evidence"].as_str().unwrap()).unwrap();
     assert_eq!(
         (&evidence["line"], &evidence["column"], &evidence["file"]),
         (&json!(10), &json!("label"), &json!("p.jsonl"))
     );
-    assert_eq!(
-        extra(&imported.rejects[0]),
-        json!({"q": "x", "a": {"value": 1}})
-    );
+    assert_eq!(extra(&imported.rejects[0]), json!({"q": "x", "a": {"value": 1}}));
 }
 
 #[test]
@@ -222,10 +136,7 @@ fn rows_without_prompt_or_label_mark_fall_out() {
     let imported = Project::with("p.jsonl", lines)
         .import(&json!({"files": ["p.jsonl"], "columns": {"prompt": "q", "label": "a"}, "label_after": "####"}))
         .unwrap();
-    assert_eq!(
-        texts(&imported.rejects, "reject_reason"),
-        ["no_prompt", "no_prompt", "no_label"]
-    );
+    assert_eq!(texts(&imported.rejects, "reject_reason"), ["no_prompt", "no_prompt", "no_label"]);
     assert_eq!(texts(&imported.rows, "label"), ["1", "null"]);
 }
 
@@ -239,23 +150,18 @@ fn conversations_keep_their_turns_and_what_has_no_place() {
         r#"{"m": [{"role": "user", "content": "e"}, {"role": "assistant", "content": null, "tool_calls": [{"f": 1.50}]}, {"role": "tool", "content": "f"}]}"#,
         "\n",
     );
-    let rows = Project::with("p.jsonl", lines)
-        .rows(&json!({"files": ["p.jsonl"], "columns": {"messages": "m", "system": "s"}, "source": "mine", "license": "MIT"}));
+    let rows = Project::with("p.jsonl", lines).rows(
+        &json!({"files": ["p.jsonl"], "columns": {"messages": "m", "system": "s"}, "source": "mine", "license": "MIT"}),
+    );
     assert_eq!(texts(&rows, "prompt"), ["c", "d", "e"]);
     assert_eq!(rows[0]["messages"].as_array().unwrap().len(), 4);
-    assert_eq!(
-        rows[0]["messages"][0],
-        json!({"role": "system", "content": "be brief", "tool_calls": null})
-    );
+    assert_eq!(rows[0]["messages"][0], json!({"role": "system", "content": "be brief", "tool_calls": null}));
     assert!(rows[0]["extra"].is_null());
     assert_eq!(rows[1]["messages"].as_array().unwrap().len(), 2);
     assert_eq!(extra(&rows[1])["m"][1]["name"], "eve");
     assert_eq!(extra(&rows[1])["s"], "be brief");
     assert_eq!(rows[2]["messages"][1]["tool_calls"], "[{\"f\": 1.50}]");
-    assert_eq!(
-        (texts(&rows, "source"), texts(&rows, "license")),
-        (vec!["mine"; 3], vec!["MIT"; 3])
-    );
+    assert_eq!((texts(&rows, "source"), texts(&rows, "license")), (vec!["mine"; 3], vec!["MIT"; 3]));
 }
 
 #[test]
@@ -268,27 +174,17 @@ fn several_columns_make_one_prompt_or_one_list() {
     let rows = Project::with("p.jsonl", line).rows(&params);
     assert_eq!(
         (&rows[0]["prompt"], &rows[0]["options"], &rows[0]["label"]),
-        (
-            &json!("Tom has 3.\nHow many?"),
-            &json!(["1", "3", "none"]),
-            &json!("B")
-        )
+        (&json!("Tom has 3.\nHow many?"), &json!(["1", "3", "none"]), &json!("B"))
     );
     assert_eq!(rows[0]["domain"], "math");
-    assert_eq!(
-        extra(&rows[0]),
-        json!({"c": "Tom has 3.", "q": "How many?", "y": 1})
-    );
+    assert_eq!(extra(&rows[0]), json!({"c": "Tom has 3.", "q": "How many?", "y": 1}));
 }
 
 #[test]
 fn an_id_depends_on_content_and_not_on_the_file() {
     let one = Project::with("p.jsonl", numbered(3)).rows(&simple("p.jsonl"));
-    let two = Project::with(
-        "q.json",
-        format!("[{}]", numbered(3).trim_end().replace('\n', ",")),
-    )
-    .rows(&simple("q.json"));
+    let two =
+        Project::with("q.json", format!("[{}]", numbered(3).trim_end().replace('\n', ","))).rows(&simple("q.json"));
     assert_eq!(texts(&one, "query_id"), texts(&two, "query_id"));
     let mut params = simple("p.jsonl");
     params["domain"] = "math".into();
@@ -299,10 +195,7 @@ fn an_id_depends_on_content_and_not_on_the_file() {
 #[test]
 fn a_limit_takes_the_first_rows_of_all_files() {
     let project = Project::with("a.jsonl", numbered(5));
-    project.write(
-        "b.json",
-        format!("[{}]", numbered(5).trim_end().replace('\n', ",")),
-    );
+    project.write("b.json", format!("[{}]", numbered(5).trim_end().replace('\n', ",")));
     project.write("c.csv", "q,a\nx,1\n");
     for limit in [1, 5, 7, 11, 20] {
         let params = json!({"files": ["a.jsonl", "b.json", "c.csv"], "columns": {"prompt": "q"}, "limit": limit});
@@ -333,15 +226,9 @@ fn appended_rows_leave_the_pieces_before_them_as_they_were() {
     assert_ne!(before[2].digest, after[2].digest);
     project.env.shard_bytes = 100;
     assert!(project.sources(&simple("p.jsonl")).unwrap().len() > 15);
-    project.write(
-        "p.jsonl",
-        numbered(47).replacen("problem 3", "problem X", 1),
-    );
+    project.write("p.jsonl", numbered(47).replacen("problem 3", "problem X", 1));
     let changed = project.sources(&simple("p.jsonl")).unwrap();
-    assert_eq!(
-        changed.len(),
-        project.sources(&simple("p.jsonl")).unwrap().len()
-    );
+    assert_eq!(changed.len(), project.sources(&simple("p.jsonl")).unwrap().len());
 }
 
 #[test]
@@ -350,13 +237,7 @@ fn externals_name_each_file_and_its_content() {
     let stage = (StageEntry::stage::<Import>().parse)(&simple("data/*.jsonl")).unwrap();
     let externals = stage.externals(&project.env).unwrap();
     assert_eq!(externals.len(), 1);
-    assert_eq!(
-        (externals[0].name.as_str(), externals[0].sliced),
-        ("file data/p.jsonl", true)
-    );
+    assert_eq!((externals[0].name.as_str(), externals[0].sliced), ("file data/p.jsonl", true));
     project.write("data/p.jsonl", numbered(3));
-    assert_ne!(
-        stage.externals(&project.env).unwrap()[0].digest,
-        externals[0].digest
-    );
+    assert_ne!(stage.externals(&project.env).unwrap()[0].digest, externals[0].digest);
 }

@@ -42,11 +42,7 @@ impl Project {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let env = Env::new(folder.path());
-        Self {
-            folder,
-            env,
-            max_errors: 0.0,
-        }
+        Self { folder, env, max_errors: 0.0 }
     }
 
     fn with(name: &str, content: impl AsRef<[u8]>) -> Self {
@@ -77,12 +73,8 @@ impl Project {
         stage.externals(&self.env)?;
         let outputs = stage.outputs(&Ports::default())?;
         let step = Step::map("rows");
-        let (shared, cancel, none, nothing) = (
-            Shared::default(),
-            AtomicBool::new(false),
-            BTreeMap::new(),
-            BTreeMap::new(),
-        );
+        let (shared, cancel, none, nothing) =
+            (Shared::default(), AtomicBool::new(false), BTreeMap::new(), BTreeMap::new());
         let mut imported = Imported::default();
         for source in stage.sources(&self.env)? {
             let folder = tempfile::tempdir().unwrap();
@@ -111,28 +103,16 @@ impl Project {
             let result = task.finish()?;
             imported.tasks += 1;
             imported.read += result.read;
-            imported.kept = result.kept.map_or(imported.kept, |kept| {
-                Some(imported.kept.unwrap_or(0) + kept)
-            });
+            imported.kept = result.kept.map_or(imported.kept, |kept| Some(imported.kept.unwrap_or(0) + kept));
             imported.rows.extend(read(&result.outputs["main"].path));
-            let rejects = result
-                .rejects
-                .map(|file| read(&file.path))
-                .unwrap_or_default();
+            let rejects = result.rejects.map(|file| read(&file.path)).unwrap_or_default();
             let kept = result.kept.unwrap_or(result.outputs["main"].rows);
-            assert_eq!(
-                result.read,
-                kept + rejects.len() as u64,
-                "read = kept + rejected"
-            );
+            assert_eq!(result.read, kept + rejects.len() as u64, "read = kept + rejected");
             imported.rejects.extend(rejects);
             for row in &imported.rows {
                 for (column, value) in row {
                     let is_declared = outputs[0].rows.filled.contains(column);
-                    assert!(
-                        is_declared || value.is_null(),
-                        "`{column}` is filled and not declared"
-                    );
+                    assert!(is_declared || value.is_null(), "`{column}` is filled and not declared");
                 }
             }
         }
@@ -152,23 +132,15 @@ impl Project {
 
 fn read(path: &Path) -> Vec<Row> {
     let table = TableFile::open(path).unwrap();
-    table
-        .read(0, table.rows(), None)
-        .unwrap()
-        .flat_map(|batch| json_rows::to_json(&batch.unwrap()))
-        .collect()
+    table.read(0, table.rows(), None).unwrap().flat_map(|batch| json_rows::to_json(&batch.unwrap())).collect()
 }
 
 fn texts<'a>(rows: &'a [Row], column: &str) -> Vec<&'a str> {
-    rows.iter()
-        .map(|row| row[column].as_str().unwrap_or("null"))
-        .collect()
+    rows.iter().map(|row| row[column].as_str().unwrap_or("null")).collect()
 }
 
 fn extra(row: &Row) -> Value {
-    row["extra"]
-        .as_str()
-        .map_or_else(|| json!({}), |text| serde_json::from_str(text).unwrap())
+    row["extra"].as_str().map_or_else(|| json!({}), |text| serde_json::from_str(text).unwrap())
 }
 
 /// A line `{"q": "...", "a": ...}` for each number.
@@ -195,8 +167,5 @@ fn the_example_gives_what_it_says() {
     assert_eq!(imported.rows.len(), example.written);
     assert_eq!(texts(&imported.rejects, "reject_reason"), example.rejected);
     assert_eq!(texts(&imported.rows, "label"), ["12", "7"]);
-    assert_eq!(
-        extra(&imported.rows[0]),
-        json!({"answer": "7 + 5 = 12\n#### 12", "level": 1})
-    );
+    assert_eq!(extra(&imported.rows[0]), json!({"answer": "7 + 5 = 12\n#### 12", "level": 1}));
 }

@@ -1,163 +1,29 @@
 //! One task: a slice of a stage's work, read batch by batch and written to files that the engine commits.
 
+mod batches;
+mod setup;
+
 use std::any::Any;
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use arrow::array::{ArrayRef, RecordBatch, StringViewBuilder, UInt64Array};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use schemas::rejects;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::digest::Digest;
 use crate::env::Env;
 use crate::error::StageError;
 use crate::event::{Event, EventSink};
-use crate::port::{MAIN, Output};
+use crate::port::MAIN;
 use crate::rows;
-use crate::stage::{Source, Step};
-use crate::table_io::{TableFile, TableReader, TableWriter, Written};
+use crate::stage::Source;
+use crate::table_io::TableWriter;
 
-/// Rows of one committed file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InputFile {
-    /// Where it lies.
-    pub path: PathBuf,
-    /// Rows in it.
-    pub rows: u64,
-    /// Its digest, checked before the first read.
-    pub digest: Digest,
-    /// Rows of each partition, for the output of an exchange.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub partitions: Vec<u64>,
-}
-
-/// What one stage gives to a port.
-#[derive(Debug, Clone)]
-pub struct PortInput {
-    /// Columns.
-    pub schema: SchemaRef,
-    /// Files in plan order.
-    pub files: Vec<InputFile>,
-}
-
-impl PortInput {
-    /// Rows in all files.
-    pub fn rows(&self) -> u64 {
-        self.files.iter().map(|file| file.rows).sum()
-    }
-}
-
-/// Consecutive rows of one file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slice {
-    /// Which input of the first port, from 0.
-    pub input: usize,
-    /// Which file of that input, from 0.
-    pub file: usize,
-    /// First row in the file, from 0.
-    pub first: u64,
-    /// Number of rows.
-    pub rows: u64,
-    /// Position of the first row among all rows of the port, from 0. (id, ordinal) is a row's identity.
-    pub ordinal: u64,
-}
-
-/// A row that fell out.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rejection {
-    /// A `snake_case` word, counted in the manifest.
-    pub reason: Cow<'static, str>,
-    /// JSON object with what led to it.
-    pub evidence: Option<Value>,
-}
-
-impl Rejection {
-    /// A reason with evidence.
-    pub fn new(reason: impl Into<Cow<'static, str>>, evidence: Option<Value>) -> Self {
-        Self { reason: reason.into(), evidence }
-    }
-}
-
-/// Structures that the tasks of one stage share within a process, built once.
-#[derive(Default)]
-pub struct Shared(Mutex<HashMap<String, SharedSlot>>);
-
-type SharedSlot = Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>;
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Shared")
-    }
-}
-
-/// What the engine gives to a task.
-#[derive(Clone, Copy)]
-pub struct TaskSetup<'a> {
-    /// Name of the stage, for messages and events.
-    pub stage: &'a str,
-    /// Id of the task.
-    pub id: &'a str,
-    /// The step it belongs to.
-    pub step: &'a Step,
-    /// Seed of `dag.toml`.
-    pub seed: u64,
-    /// Rows to work through.
-    pub slices: &'a [Slice],
-    /// Piece of a user's file to read.
-    pub source: Option<&'a Source>,
-    /// Partition to reduce.
-    pub partition: Option<u32>,
-    /// Number of partitions of an exchange.
-    pub partitions: u32,
-    /// Name of the first port.
-    pub rows_port: Option<&'static str>,
-    /// All inputs, by port.
-    pub inputs: &'a BTreeMap<String, Vec<PortInput>>,
-    /// What earlier steps handed on, by step.
-    pub earlier: &'a BTreeMap<&'static str, PortInput>,
-    /// Declared outputs.
-    pub outputs: &'a [Output],
-    /// The world.
-    pub env: &'a Env,
-    /// Structures shared by the stage's tasks.
-    pub shared: &'a Shared,
-    /// Listener.
-    pub events: &'a dyn EventSink,
-    /// Set when the run is interrupted.
-    pub cancel: &'a AtomicBool,
-    /// Folder for files that are not committed yet.
-    pub folder: &'a Path,
-    /// Share of rows that may fail for passing reasons.
-    pub max_errors: f64,
-}
-
-/// What a task wrote.
-#[derive(Debug)]
-pub struct TaskResult {
-    /// Files by output name.
-    pub outputs: BTreeMap<String, Written>,
-    /// File of rejected rows, if any.
-    pub rejects: Option<Written>,
-    /// Rows of each partition, for an exchange.
-    pub partitions: Vec<u64>,
-    /// Rows read.
-    pub read: u64,
-    /// Rows read that live on, where the kind counts by itself.
-    pub kept: Option<u64>,
-    /// Rejected rows by reason.
-    pub rejected: BTreeMap<String, u64>,
-    /// Rows left out for passing reasons.
-    pub transient: u64,
-    /// Sums that the kind reports.
-    pub counters: BTreeMap<String, u64>,
-    /// Findings that the kind reports: edges, cluster sizes.
-    pub notes: BTreeMap<String, Value>,
-}
+pub use batches::Batches;
+use batches::Piece;
+pub use setup::{InputFile, PortInput, Rejection, Shared, Slice, TaskResult, TaskSetup};
 
 /// A task while it runs.
 pub struct Task<'a> {
@@ -313,7 +179,13 @@ impl<'a> Task<'a> {
         for slice in self.setup.slices {
             let file = inputs.get(slice.input).and_then(|input| input.files.get(slice.file));
             let file = file.ok_or_else(|| StageError::Internal(format!("no file for slice {slice:?}")))?;
-            pieces.push(Piece { file, first: slice.first, rows: slice.rows, ordinal: slice.ordinal, input: slice.input });
+            pieces.push(Piece {
+                file,
+                first: slice.first,
+                rows: slice.rows,
+                ordinal: slice.ordinal,
+                input: slice.input,
+            });
         }
         Ok(self.reading(pieces, columns, true))
     }
@@ -586,90 +458,4 @@ fn all_columns(inputs: &[PortInput]) -> Option<SchemaRef> {
         }
     }
     Some(Arc::new(Schema::new(fields)))
-}
-
-struct Piece<'a> {
-    file: &'a InputFile,
-    first: u64,
-    rows: u64,
-    ordinal: u64,
-    input: usize,
-}
-
-/// Batches of files, in order.
-pub struct Batches<'a> {
-    pieces: std::vec::IntoIter<Piece<'a>>,
-    columns: Option<Vec<String>>,
-    setup: TaskSetup<'a>,
-    reports: bool,
-    current: Option<(TableReader, u64)>,
-    ordinal: u64,
-    input: usize,
-}
-
-impl std::fmt::Debug for Batches<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Batches({} files to come)", self.pieces.len())
-    }
-}
-
-impl Batches<'_> {
-    /// Position, among all rows of the port, of the first row of the batch given last.
-    pub fn ordinal(&self) -> u64 {
-        self.ordinal
-    }
-
-    /// Which stage of the port the batch given last came from, from 0.
-    pub fn input(&self) -> usize {
-        self.input
-    }
-
-    fn open(&self, piece: &Piece<'_>) -> Result<TableReader, StageError> {
-        let found = self.setup.env.digest_of(&piece.file.path)?;
-        if found != piece.file.digest {
-            return Err(StageError::Damaged {
-                path: piece.file.path.clone(),
-                message: format!("its digest is {} instead of {}", found.short(), piece.file.digest.short()),
-            });
-        }
-        let columns: Option<Vec<&str>> =
-            self.columns.as_ref().map(|columns| columns.iter().map(String::as_str).collect());
-        TableFile::open(&piece.file.path)?.read(piece.first, piece.rows, columns.as_deref())
-    }
-}
-
-impl Iterator for Batches<'_> {
-    type Item = Result<RecordBatch, StageError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.setup.cancel.load(Ordering::Relaxed) {
-            return Some(Err(StageError::Cancelled));
-        }
-        loop {
-            if let Some((reader, next)) = &mut self.current {
-                match reader.next() {
-                    Some(Ok(batch)) => {
-                        let rows = batch.num_rows() as u64;
-                        self.ordinal = *next;
-                        *next += rows;
-                        if self.reports {
-                            let stage = self.setup.stage.to_owned();
-                            self.setup.events.emit(&Event::Progress { stage, rows });
-                        }
-                        return Some(Ok(batch));
-                    }
-                    Some(Err(error)) => return Some(Err(error)),
-                    None => self.current = None,
-                }
-            }
-            let piece = self.pieces.next()?;
-            match self.open(&piece) {
-                Ok(reader) => {
-                    self.current = Some((reader, piece.ordinal));
-                    self.input = piece.input;
-                }
-                Err(error) => return Some(Err(error)),
-            }
-        }
-    }
 }
