@@ -259,3 +259,73 @@ fn an_unreachable_model_has_its_own_exit_code() {
     assert!(run.err.contains("not recorded"), "{}", run.err);
     assert!(project.read("dag.toml").contains(&url));
 }
+
+#[test]
+fn a_flipped_byte_is_refused_by_show_and_the_next_run_mends_it() {
+    let project = ran_once();
+    let before = project.digests();
+    let file = std::fs::read_dir(project.path().join("out/chosen/data")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let shown = project.call("show", &["chosen"]);
+    assert_eq!(shown.code, 3, "{shown:#?}");
+    assert!(shown.err.contains("is damaged"), "{}", shown.err);
+    let run = project.run(&[]).ok();
+    assert_eq!(run.ran(), ["chosen"]);
+    assert_eq!(project.digests(), before);
+    project.call("show", &["chosen"]).ok();
+}
+
+#[test]
+fn a_damaged_recipe_is_written_anew_and_reruns_nothing() {
+    let project = ran_once();
+    let recipe = std::fs::read(project.path().join("out/chosen/recipe.json")).unwrap();
+    project.write("out/chosen/recipe.json", "{\"a\":[");
+    assert!(project.run(&[]).ok().ran().is_empty());
+    assert_eq!(std::fs::read(project.path().join("out/chosen/recipe.json")).unwrap(), recipe);
+}
+
+#[test]
+fn a_budget_in_money_needs_prices() {
+    let (project, server) = sums::project(3, Duration::ZERO);
+    let dag = project.read("dag.toml");
+    project.write("dag.toml", format!("{dag}\n[budget]\nmoney = 0.5\n"));
+    let run = project.run(&[]);
+    assert_eq!(run.code, 2, "{run:#?}");
+    assert!(run.err.contains("price of model `teacher`"), "{}", run.err);
+    assert_eq!(server.calls(), 0);
+}
+
+#[test]
+fn a_condition_of_too_many_terms_is_refused_with_the_way_out() {
+    let project = ran_once();
+    let terms: Vec<String> = (0..500).map(|number| format!("query_id = '{number}'")).collect();
+    project.edit("domain = 'math'", &terms.join(" or "));
+    fails(&project, 2, &["IN ('a', 'b', 'c')"]);
+}
+
+#[test]
+fn options_that_the_model_would_not_see_are_refused() {
+    let (project, server) = sums::project(3, Duration::ZERO);
+    project.write(
+        "problems.jsonl",
+        "{\"question\": \"Which is 2 + 3?\", \"answer\": \"A\", \"choices\": [\"five\", \"six\"]}\n",
+    );
+    project.edit("label = \"answer\" }", "label = \"answer\", options = \"choices\" }");
+    let run = project.run(&[]);
+    assert_eq!(run.code, 2, "{run:#?}");
+    assert!(run.err.contains("the model would not see them"), "{}", run.err);
+    assert_eq!(server.calls(), 0);
+}
+
+#[test]
+fn a_dag_file_named_like_a_link_is_refused() {
+    let project = ran_once();
+    project.write("unique.toml", project.read("dag.toml"));
+    let mut command = program();
+    let run = ended(command.arg("run").arg(project.path().join("unique.toml")).output().unwrap());
+    assert_eq!(run.code, 2, "{run:#?}");
+    assert!(run.err.contains("give the file another name"), "{}", run.err);
+}

@@ -93,7 +93,7 @@ pub struct Run {
     #[command(flatten)]
     pub which: Which,
     /// Threads; results do not depend on it
-    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub jobs: Option<u64>,
     /// Use recorded answers only
     #[arg(long)]
@@ -305,7 +305,7 @@ pub struct Worker {
     #[arg(long, value_name = "DIR")]
     pub stage_dir: PathBuf,
     /// Threads
-    #[arg(long, short, default_value_t = 1)]
+    #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub jobs: u64,
     /// Use recorded answers only
     #[arg(long)]

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pipeline_core::env::FileDigests;
+use pipeline_core::event::NoEvents;
 use pipeline_core::{Env, EventSink};
 use pipeline_engine::dagfile::{self, DagError, DagErrors, DagFile, Node};
+use pipeline_engine::records::Success;
+use pipeline_engine::store::Version;
 use pipeline_engine::{Project, Registry, Runner, Store};
 use pipeline_models::{
     Budget, BudgetConfig, CallStore, Engine, ModelConfig, ModelError, ModelSet, OpenOptions, Secret, Timing, open,
@@ -69,6 +72,9 @@ impl Session {
         let reading = dagfile::read(&dag, &dagfile::Disk, &variable);
         let (mut file, mut errors) = (reading.dag, reading.errors);
         let (models, budget) = models(&file, &mut errors);
+        if !errors.is_empty() && file.stages.is_empty() {
+            return Err(rendered(&errors, &file)); // what could not be read has no stages either
+        }
         if let Some(limit) = given.limit {
             limit_imports(&mut file, registry, limit);
         }
@@ -97,6 +103,7 @@ impl Session {
             (None, Some("dag") | None) => out.clone(),
             (None, Some(stem)) => out.join(stem),
         };
+        ensure_links_of_its_own(&dag, &out, &links)?;
         let store = Store::new(&out, links);
         let jobs = options.jobs.or(run.jobs).and_then(|jobs| usize::try_from(jobs).ok());
         let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -138,6 +145,29 @@ impl Session {
         Ok(())
     }
 
+    /// The current output of a stage, every file of it checked. A damaged file is taken out of the store, so that the
+    /// next run makes it anew.
+    ///
+    /// # Errors
+    /// When there is none, or a file of it is damaged.
+    pub fn output_of(&self, name: &str) -> Result<(Version, Success), Failure> {
+        let version = self.store.current(name);
+        let version =
+            version.ok_or_else(|| Failure::stage(format!("`{name}` has no output yet; `pipeline run` makes it")))?;
+        let success = version.success().map_err(|damage| {
+            Failure::stage(format!("the output of `{name}` is damaged: {damage}; run again to make it anew"))
+        })?;
+        let success =
+            success.ok_or_else(|| Failure::stage(format!("the output of `{name}` is not complete; run again")))?;
+        let checked = version.check_files(&success, &self.env.digests);
+        self.env.digests.save();
+        if let Err(error) = checked {
+            self.runner(&NoEvents).set_aside(&error);
+            return Err(error.into());
+        }
+        Ok((version, success))
+    }
+
     /// Index of a stage.
     ///
     /// # Errors
@@ -150,6 +180,21 @@ impl Session {
             Failure::usage(format!("no stage `{name}`; {way_out}"))
         })
     }
+}
+
+/// A dag file is named like its folder of links; that folder must not be something else already.
+fn ensure_links_of_its_own(dag: &Path, out: &Path, links: &Path) -> Result<(), Failure> {
+    let name = links.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_own = links == out || (links == out.join("try") && dag.file_stem().is_none_or(|stem| stem != "try"));
+    if is_own || (!name.starts_with('.') && !matches!(name, "calls" | "runs" | "try") && !links.is_symlink()) {
+        return Ok(());
+    }
+    let message = format!(
+        "the dag file `{}` would keep its links in `{}`, which is something else; give the file another name",
+        dag.display(),
+        links.display()
+    );
+    Err(Failure::usage(message))
 }
 
 fn rendered(errors: &DagErrors, file: &DagFile) -> Failure {

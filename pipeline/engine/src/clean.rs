@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pipeline_core::StageError;
 
 use crate::store::Store;
+
+/// How long an unfinished version is left alone after its folder last changed.
+const BEGUN: Duration = Duration::from_mins(10);
 
 /// A version that may go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +29,7 @@ pub fn removable(store: &Store) -> Vec<Removable> {
         .filter_map(Result::ok)
         .filter(|entry| entry.path().is_dir())
         .filter(|entry| entry.file_name().to_str().is_some_and(|name| !linked.contains(name)))
-        .filter(|entry| !has_fresh_lease(&entry.path()))
+        .filter(|entry| !has_fresh_lease(&entry.path()) && !is_just_begun(&entry.path()))
         .map(|entry| Removable { bytes: size(&entry.path()), folder: entry.path() })
         .collect();
     found.sort_by(|one, two| one.folder.cmp(&two.folder));
@@ -39,6 +43,13 @@ pub fn removable(store: &Store) -> Vec<Removable> {
 pub fn remove(version: &Removable) -> Result<(), StageError> {
     let _ = fs::remove_file(version.folder.join("_SUCCESS.json"));
     fs::remove_dir_all(&version.folder).map_err(StageError::io("remove", &version.folder))
+}
+
+/// A version without its success record that was touched a short time ago: a run may be at work on it.
+fn is_just_begun(folder: &Path) -> bool {
+    let is_done = folder.join("_SUCCESS.json").exists();
+    let modified = fs::metadata(folder).and_then(|metadata| metadata.modified());
+    !is_done && modified.is_ok_and(|time| time.elapsed().unwrap_or_default() < BEGUN)
 }
 
 fn has_fresh_lease(folder: &Path) -> bool {

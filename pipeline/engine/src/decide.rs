@@ -91,10 +91,9 @@ pub fn decide(
 ) -> Result<Decision, StageError> {
     let recipe = recipe(project, node, env, inputs)?;
     let version = store.version(&node.name, recipe.fingerprint());
-    let same_recipe = version.recipe().is_some_and(|found| found.fingerprint() == recipe.fingerprint());
     let current = store.current(&node.name);
     let outcome = match version.success() {
-        Ok(Some(success)) if same_recipe => {
+        Ok(Some(success)) if success.fingerprint == recipe.fingerprint() => {
             let reason = reuse_reason(project, node, &recipe, &version, current.as_ref(), &success);
             Outcome::Reuse { success: Box::new(success), reason }
         }

@@ -295,6 +295,7 @@ impl Runner<'_> {
         let Decision { recipe, version, outcome } = decision;
         match outcome {
             Outcome::Reuse { success, reason } => {
+                write_recipe(&version.folder, &recipe)?;
                 self.store.link(&node.name, &version)?;
                 let rows = success.main().map_or(0, |output| output.rows);
                 let (stage, kind) = (node.name.clone(), node.entry.kind.to_owned());
@@ -423,7 +424,7 @@ impl Runner<'_> {
     }
 
     /// Takes a damaged file out of the store, so that the next run makes that task anew and nothing else.
-    fn set_aside(&self, error: &StageError) {
+    pub fn set_aside(&self, error: &StageError) {
         let StageError::Damaged { path, .. } = error else { return };
         let Ok(below) = path.strip_prefix(self.store.root()) else { return };
         let Some(version) = below.components().next() else { return };

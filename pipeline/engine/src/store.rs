@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use pipeline_core::env::FileDigests;
 use pipeline_core::task::{InputFile, PortInput};
 use pipeline_core::{Digest, Fingerprint, Recipe, StageError};
 use serde::Serialize;
@@ -192,6 +193,21 @@ impl Version {
             }
         }
         Ok(Some(success))
+    }
+
+    /// Reads every file of a version and compares its digest with the one that was committed.
+    ///
+    /// # Errors
+    /// The first file that is damaged or cannot be read.
+    pub fn check_files(&self, success: &Success, digests: &FileDigests) -> Result<(), StageError> {
+        for file in success.files() {
+            let path = self.folder.join(&file.file);
+            if digests.digest(&path)? != file.digest {
+                let message = "its digest is not the one that was committed".to_owned();
+                return Err(StageError::Damaged { path, message });
+            }
+        }
+        Ok(())
     }
 
     /// What an output gives to a port.

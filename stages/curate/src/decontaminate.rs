@@ -86,6 +86,10 @@ impl Stage for Decontaminate {
     }
 
     fn validate(&self) -> Result<(), ParamError> {
+        if self.rules.ngram.get() > 1000 {
+            let message = format!("`ngram` may be at most 1000, found {}", self.rules.ngram);
+            return Err(ParamError::new("ngram", message));
+        }
         if self.rules.min_coverage > 0.0 && self.rules.min_coverage <= 1.0 {
             return Ok(());
         }

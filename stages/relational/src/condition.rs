@@ -16,6 +16,8 @@ use serde_json::{Map, Value};
 use crate::bridge;
 
 const PARAM: &str = "where";
+/// Terms that a condition may join: each is a level of the tree that is walked on the stack.
+const MAX_TERMS: usize = 100;
 /// Column of the answers, inside polars.
 const HELD: &str = "held";
 /// Bytes up to which evidence quotes a text.
@@ -34,6 +36,14 @@ impl Condition {
     /// # Errors
     /// When it is no SQL expression.
     pub fn read(text: &str) -> Result<Self, ParamError> {
+        let joined =
+            text.split_whitespace().filter(|word| word.eq_ignore_ascii_case("or") || word.eq_ignore_ascii_case("and"));
+        if joined.count() > MAX_TERMS {
+            let message = format!("the condition joins more than {MAX_TERMS} terms with AND and OR");
+            return Err(
+                ParamError::new(PARAM, message).hint("lists of values are written `query_id IN ('a', 'b', 'c')`")
+            );
+        }
         let expression = sql_expr(text).map_err(|error| {
             ParamError::new(PARAM, format!("cannot read the condition `{text}`: {}", plain(&error.to_string())))
                 .hint("write it as after SQL's WHERE: `pass_rate > 0.5 AND domain = 'math'`")

@@ -1,6 +1,7 @@
 //! `pipeline export`: a stage's output as a dataset that trainers read, with a card.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use pipeline_core::event::NoEvents;
 use pipeline_engine::record::grouped;
@@ -19,14 +20,16 @@ pub fn export(arguments: &Export, registry: &Registry) -> Result<Exit, Failure> 
     let session = Session::open(&arguments.project, registry, Options::default())?;
     let index = session.stage(&arguments.stage)?;
     let node = &session.project.nodes[index];
-    let version = session.store.current(&node.name);
-    let version =
-        version.ok_or_else(|| Failure::stage(format!("`{}` has no output yet; `pipeline run` makes it", node.name)))?;
-    let success = version.success().map_err(Failure::stage)?;
-    let success = success.ok_or_else(|| Failure::stage(format!("the output of `{}` is not complete", node.name)))?;
+    let (version, success) = session.output_of(&node.name)?;
     let (Some(record), Some(declared)) = (success.main(), node.outputs.first()) else {
         return Err(Failure::stage(format!("`{}` has no table to export", node.name)));
     };
+    if [&session.out, &session.store.root().to_owned()].iter().any(|inner| is_inside(&arguments.to, inner)) {
+        return Err(Failure::usage(format!(
+            "`{}` lies in the project's folder of results; export elsewhere",
+            arguments.to.display()
+        )));
+    }
     let request = ExportRequest {
         stage: node.name.clone(),
         table: declared.rows.name().to_owned(),
@@ -55,6 +58,11 @@ pub fn export(arguments: &Export, registry: &Registry) -> Result<Exit, Failure> 
         ));
     }
     Ok(Exit::Done)
+}
+
+fn is_inside(path: &Path, folder: &Path) -> bool {
+    let absolute = |path: &Path| std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_default();
+    absolute(path).starts_with(absolute(folder))
 }
 
 /// Warns when the dag file has moved on since the output was made: the card then tells of the output, not of the file.

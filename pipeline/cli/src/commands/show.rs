@@ -28,11 +28,7 @@ pub fn show(arguments: &Show, registry: &Registry) -> Result<Exit, Failure> {
         _ => (arguments.stage.as_str(), None),
     };
     let node = &session.project.nodes[session.stage(name)?];
-    let version = session.store.current(name);
-    let version =
-        version.ok_or_else(|| Failure::stage(format!("`{name}` has no output yet; `pipeline run` makes it")))?;
-    let success = version.success().map_err(Failure::stage)?;
-    let success = success.ok_or_else(|| Failure::stage(format!("the output of `{name}` is not complete")))?;
+    let (version, success) = session.output_of(name)?;
     let (files, table) = if arguments.rejects {
         (success.rejects.clone(), rejected_rows(node))
     } else {

@@ -35,12 +35,13 @@ pub fn worker(arguments: &Worker, registry: &Registry) -> Exit {
 
 fn work(arguments: &Worker, registry: &Registry) -> Result<(), (u8, String)> {
     let configuration = |message: String| (CONFIGURATION, message);
-    let plan =
-        read_json::<Plan>(&arguments.stage_dir.join("plan.json")).map_err(|error| configuration(error.to_string()))?;
+    let stage_dir = std::fs::canonicalize(&arguments.stage_dir)
+        .map_err(|error| configuration(format!("cannot open `{}`: {error}", arguments.stage_dir.display())))?;
+    let plan = read_json::<Plan>(&stage_dir.join("plan.json")).map_err(|error| configuration(error.to_string()))?;
     let plan = plan.ok_or_else(|| configuration(format!("`{}` has no plan.json", arguments.stage_dir.display())))?;
-    let out = arguments.stage_dir.ancestors().nth(2).map(Path::to_owned);
+    let out = stage_dir.ancestors().nth(2).map(Path::to_owned);
     let project = Project {
-        dag: normal(&arguments.stage_dir.join(&plan.dag)),
+        dag: normal(&stage_dir.join(&plan.dag)),
         out: out.filter(|out| !out.as_os_str().is_empty()),
         calls: None,
         limit: None,
@@ -51,7 +52,7 @@ fn work(arguments: &Worker, registry: &Registry) -> Result<(), (u8, String)> {
         Session::open(&project, registry, options).map_err(|failure: Failure| configuration(failure.message))?;
     session.listen_for_signals().map_err(|failure| (TEMPORARY, failure.message))?;
     let events = Lines::default();
-    session.runner(&events).work_on(&arguments.stage_dir, &plan).map_err(|error| (code(&error), error.to_string()))
+    session.runner(&events).work_on(&stage_dir, &plan).map_err(|error| (code(&error), error.to_string()))
 }
 
 fn code(error: &StageError) -> u8 {

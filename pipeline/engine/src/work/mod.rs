@@ -251,5 +251,7 @@ pub fn settle_plan(folder: &Path, plan: &Plan) -> Result<Plan, StageError> {
 pub fn write_recipe(folder: &Path, recipe: &pipeline_core::Recipe) -> Result<(), StageError> {
     fs::create_dir_all(folder).map_err(StageError::io("create", folder))?;
     let path = folder.join("recipe.json");
-    if path.exists() { Ok(()) } else { write_json(&path, recipe) }
+    // one that is damaged is written anew
+    let is_whole = matches!(read_json::<pipeline_core::Recipe>(&path), Ok(Some(found)) if found == *recipe);
+    if is_whole { Ok(()) } else { write_json(&path, recipe) }
 }

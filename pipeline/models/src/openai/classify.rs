@@ -57,11 +57,12 @@ pub(super) fn classify(status: u16, retry_after: Option<&str>, body: &str, now: 
     }
 }
 
-/// Seconds, also with a fraction, or an HTTP date; a date in the past is no wait.
+/// Seconds, also with a fraction, or an HTTP date; a date in the past is no wait. What is no time at all (a negative
+/// number, `nan`) counts as not given, so that our own growing wait applies.
 pub(super) fn parse_retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds.max(0.0)).ok();
+        return Duration::try_from_secs_f64(seconds).ok();
     }
     let date = httpdate::parse_http_date(text).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
@@ -149,7 +150,8 @@ mod tests {
         let cases = [
             ("0", Some(0)),
             (" 17 ", Some(17)),
-            ("-3", Some(0)),
+            ("-3", None),
+            ("nan", None),
             ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
             ("Sunday, 06-Nov-94 08:50:37 GMT", Some(60)),
             ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),

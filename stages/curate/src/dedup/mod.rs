@@ -144,6 +144,10 @@ impl Stage for Dedup {
             let message = format!("`threshold` must lie between 0 and 1, found {}", self.threshold);
             return Err(ParamError::new("threshold", message).hint("`near = false` drops equal texts only"));
         }
+        if self.components.get() > 4096 || self.shingle.size.get() > 1000 {
+            let message = "`components` may be at most 4096 and the size of a shingle at most 1000";
+            return Err(ParamError::new("components", message));
+        }
         if self.across && self.within.is_some() {
             return Err(ParamError::new("across", "`across` compares all rows, `within` only some: give one of them"));
         }

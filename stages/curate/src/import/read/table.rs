@@ -33,6 +33,12 @@ impl TableRows {
             StageError::Input { message, .. } => StageError::input(path, None, message),
             other => other,
         })?;
+        let mut names: Vec<&str> = table.schema().fields().iter().map(|field| field.name().as_str()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("names column `{}` twice, so one of the two would be lost; rename one", pair[0]);
+            return Err(StageError::input(path, None, message));
+        }
         let limit = limit.min(table.rows().saturating_sub(first));
         let reader = table.read(first, limit, None)?;
         Ok(Self { path: path.to_owned(), reader, batch: None, row: first, left: limit, _unpacked: unpacked })
