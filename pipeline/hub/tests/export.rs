@@ -390,33 +390,6 @@ fn what_cannot_be_exported_is_said() {
     assert_eq!(export(&queries).unwrap().rows, 1);
 }
 
-/// Leaves exports for `tests/python/check_export.py` in the folder that `EXPORT_SAMPLES` names.
-#[test]
-#[ignore = "writes samples for the check in Python"]
-#[expect(clippy::disallowed_methods, reason = "a test's own switch")]
-fn samples_for_the_check_in_python() {
-    let Ok(folder) = std::env::var("EXPORT_SAMPLES") else {
-        println!("skipped: EXPORT_SAMPLES is not set");
-        return;
-    };
-    let place = Place::new();
-    for format in Format::ALL {
-        let mut request = place.traces(&traces(1_000));
-        request.format = format;
-        request.shard_bytes = 100_000;
-        request.to = Path::new(&folder).join(format.name());
-        export(&request).unwrap();
-    }
-    let mut rows: Vec<Value> = (0..200).map(|number| query(number, "一加一？")).collect();
-    let mut request = place.queries(&rows);
-    request.to = Path::new(&folder).join("queries");
-    export(&request).unwrap();
-    rows[150]["messages"][1]["tool_calls"] = "[{\"type\":\"function\"}]".into();
-    let mut request = place.queries(&rows);
-    request.to = Path::new(&folder).join("tools");
-    export(&request).unwrap();
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
