@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringViewArray};
 use rayon::prelude::*;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -73,9 +73,20 @@ pub trait RowFilter: Serialize + DeserializeOwned + JsonSchema + Send + Sync + '
 }
 
 /// Makes a [`Stage`] of a [`RowFilter`].
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent, bound(deserialize = "F: DeserializeOwned"))]
 pub struct Filter<F>(F);
+
+/// The documentation of a wrapped kind is that of the kind itself.
+impl<F: JsonSchema> JsonSchema for Filter<F> {
+    fn schema_name() -> Cow<'static, str> {
+        F::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        F::json_schema(generator)
+    }
+}
 
 impl<F: RowFilter> Stage for Filter<F> {
     const KIND: &'static str = F::KIND;
@@ -177,9 +188,20 @@ pub trait Annotate: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 's
 }
 
 /// Makes a [`Stage`] of an [`Annotate`].
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent, bound(deserialize = "A: DeserializeOwned"))]
 pub struct Annotated<A>(A);
+
+/// The documentation of a wrapped kind is that of the kind itself.
+impl<A: JsonSchema> JsonSchema for Annotated<A> {
+    fn schema_name() -> Cow<'static, str> {
+        A::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        A::json_schema(generator)
+    }
+}
 
 impl<A: Annotate> Stage for Annotated<A> {
     const KIND: &'static str = A::KIND;
@@ -211,5 +233,46 @@ impl<A: Annotate> Stage for Annotated<A> {
             task.write(&batch)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::StageEntry;
+
+    /// Keeps rows with a prompt.
+    #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Prompted {
+        /// Least number of characters.
+        least: usize,
+    }
+
+    impl RowFilter for Prompted {
+        const KIND: &'static str = "prompted";
+        const VERSION: u32 = 1;
+        const PORTS: &'static [Port] = &[Port::rows(&[], &[])];
+        const COLUMNS: &'static [&'static str] = &["prompt"];
+
+        fn example() -> Example {
+            Example::rows(json!({"least": 1}), "rows", &schemas::queries::TABLE, Vec::new())
+        }
+
+        fn judge(&self, row: Row<'_>) -> Result<Judgement, StageError> {
+            let is_kept = row.text("prompt")?.is_some_and(|text| text.chars().count() >= self.least);
+            Ok(if is_kept { Judgement::Keep } else { Judgement::reject("short") })
+        }
+    }
+
+    #[test]
+    fn a_filter_is_documented_as_the_kind_that_it_wraps() {
+        let entry = StageEntry::filter::<Prompted>();
+        let schema = serde_json::to_value((entry.schema)()).unwrap();
+        assert_eq!(schema["description"], "Keeps rows with a prompt.");
+        assert_eq!(schema["properties"]["least"]["description"], "Least number of characters.");
+        assert!((entry.parse)(&json!({"least": 1, "most": 2})).is_err());
     }
 }
