@@ -35,8 +35,8 @@ impl TableRows {
         })?;
         let mut names: Vec<&str> = table.schema().fields().iter().map(|field| field.name().as_str()).collect();
         names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!("names column `{}` twice, so one of the two would be lost; rename one", pair[0]);
+        if let Some([twice, _]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("names column `{twice}` twice, so one of the two would be lost; rename one");
             return Err(StageError::input(path, None, message));
         }
         let limit = limit.min(table.rows().saturating_sub(first));
