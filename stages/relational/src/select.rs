@@ -6,7 +6,7 @@
 //! tokens and more, queries with `pass_rate <= 0.25`.
 //!
 //! A condition alone works row by row. With ranks the rows' narrow columns are looked at first, one place decides, and
-//! the whole rows then pass through; see [`crate::select_steps`].
+//! the whole rows then pass through; see `select_steps.rs`.
 
 use std::collections::BTreeMap;
 
