@@ -24,6 +24,7 @@ mod request;
 mod secret;
 mod set;
 mod store;
+mod weights;
 
 pub use answer::{Answer, ParseError, parse_answer};
 pub use budget::{Budget, BudgetConfig, Price, Usage};
@@ -33,7 +34,8 @@ pub use key::{CallKey, RecordingKey};
 pub use model::{Ensured, Model, Note, Progress, Recorded, Scores};
 pub use reasoning::{Split, split_reasoning};
 pub use recordings::Recordings;
-pub use request::{Message, ModelId, Request, Sampling};
+pub use request::{Message, ModelId, Request, Sampling, ScoreRequest};
 pub use secret::Secret;
 pub use set::ModelSet;
 pub use store::{CallStore, CallSummary, Damage, Prune, Pruned, Reply, StoredCall};
+pub use weights::{Desk, Generation, Refusal, Score, Weights, WeightsError};

@@ -84,6 +84,24 @@ pub struct Request {
     pub salt: Option<String>,
 }
 
+/// A given text to be scored: how likely the model finds it after the messages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScoreRequest {
+    /// The conversation before the text.
+    pub messages: Vec<Message>,
+    /// The text.
+    pub response: String,
+    /// Whether the text is complete: then the token that ends a turn is scored after it.
+    pub is_complete: bool,
+    /// Ids of the text as they were sampled, end token included where there was one; used instead of encoding the text
+    /// when `tokenizer` is the scoring model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
+    /// Digest of the tokenizer behind `token_ids`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+}
+
 /// Who answers. Never where: neither URL nor engine is part of it, so that a moved server reuses all answers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ModelId {

@@ -1,0 +1,1 @@
+//! A local model behind the OpenAI protocol.

@@ -1,0 +1,1 @@
+//! Nets, ops with backward, decoding and scoring: the local model.
