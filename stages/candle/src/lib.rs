@@ -1,1 +1,3 @@
 //! Nets, ops with backward, decoding and scoring: the local model.
+
+pub mod decode;
