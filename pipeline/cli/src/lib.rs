@@ -4,6 +4,8 @@
 mod args;
 mod commands;
 mod exit;
+mod local;
+mod models;
 mod output;
 mod progress;
 mod session;

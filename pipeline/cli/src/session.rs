@@ -8,16 +8,15 @@ use std::sync::atomic::AtomicBool;
 use pipeline_core::env::FileDigests;
 use pipeline_core::event::NoEvents;
 use pipeline_core::{Env, EventSink};
-use pipeline_engine::dagfile::{self, DagError, DagErrors, DagFile, Node};
+use pipeline_engine::dagfile::{self, DagErrors, DagFile};
 use pipeline_engine::records::Success;
 use pipeline_engine::store::Version;
 use pipeline_engine::{Project, Registry, Runner, Store};
-use pipeline_models::{
-    Budget, BudgetConfig, CallStore, Engine, ModelConfig, ModelError, ModelSet, OpenOptions, Secret, Timing, open,
-};
+use pipeline_models::{Budget, ModelConfig};
 
 use crate::args;
 use crate::exit::Failure;
+use crate::models::{self, Opening};
 
 /// An opened project.
 #[derive(Debug)]
@@ -34,6 +33,8 @@ pub struct Session {
     pub env: Env,
     /// Models by name.
     pub models: BTreeMap<String, ModelConfig>,
+    /// Whether recorded answers must do.
+    pub offline: bool,
     /// Threads.
     pub jobs: usize,
     /// Set when the run is interrupted.
@@ -49,8 +50,9 @@ pub struct Options {
     pub jobs: Option<u64>,
 }
 
+/// An environment variable.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
-fn variable(name: &str) -> Option<String> {
+pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -71,18 +73,26 @@ impl Session {
         }
         let reading = dagfile::read(&dag, &dagfile::Disk, &variable);
         let (mut file, mut errors) = (reading.dag, reading.errors);
-        let (models, budget) = models(&file, &mut errors);
+        let base = dag.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        let out = given.out.clone().or_else(|| file.run.out.as_ref().map(|out| base.join(out)));
+        let out = out.unwrap_or_else(|| base.join("out"));
+        let digests = Arc::new(FileDigests::load(&digest_memory(&out)));
+        let (models, budget) = models::read(&file, &base, &digests, &mut errors);
         if !errors.is_empty() && file.stages.is_empty() {
             return Err(rendered(&errors, &file)); // what could not be read has no stages either
         }
         if let Some(limit) = given.limit {
             limit_imports(&mut file, registry, limit);
         }
-        let identities = models.iter().map(|(name, config)| (name.clone(), identity(config))).collect();
         let run = file.run.clone();
-        let project = match Project::check(file, registry, identities) {
-            Ok(project) if errors.is_empty() => project,
-            Ok(project) => return Err(rendered(&errors, &project.dag)),
+        let project = match Project::check(file, registry, models::identities(&models)) {
+            Ok(project) => {
+                models::ensure_scores(&project, &models, &mut errors);
+                if !errors.is_empty() {
+                    return Err(rendered(&errors, &project.dag));
+                }
+                project
+            }
             Err(wrong) => {
                 let (file, found) = *wrong;
                 errors.extend(found);
@@ -90,12 +100,6 @@ impl Session {
                 return Err(rendered(&errors, &file));
             }
         };
-        let base = dag.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
-        let out = given
-            .out
-            .clone()
-            .or_else(|| run.out.as_ref().map(|out| base.join(out)))
-            .unwrap_or_else(|| base.join("out"));
         let calls = given.calls.clone().or_else(|| run.calls.as_ref().map(|calls| base.join(calls)));
         let calls = calls.unwrap_or_else(|| out.join("calls"));
         let links = match (given.limit, dag.file_stem().and_then(|stem| stem.to_str())) {
@@ -110,11 +114,12 @@ impl Session {
         let budget = Arc::new(Budget::new(budget));
         let mut env = Env::new(&base);
         env.variables = Arc::new(variable);
-        env.digests = Arc::new(FileDigests::load(&store.root().join(".digests.json")));
+        env.digests = digests;
         env.shard_rows = given.shard_rows.or(run.shard_rows).unwrap_or(env.shard_rows);
         let offline = options.offline || run.offline.unwrap_or(false);
-        env.services.insert(Arc::new(model_set(models.clone(), base, calls, offline, budget)));
-        Ok(Self { dag, out, project, store, env, models, jobs, cancel: Arc::new(AtomicBool::new(false)) })
+        let opening = Opening { base, calls, offline, budget, threads: jobs };
+        env.services.insert(Arc::new(models::model_set(models.clone(), opening)));
+        Ok(Self { dag, out, project, store, env, models, offline, jobs, cancel: Arc::new(AtomicBool::new(false)) })
     }
 
     /// The driver over this project.
@@ -182,6 +187,11 @@ impl Session {
     }
 }
 
+/// Where digests of files are remembered between runs.
+fn digest_memory(out: &Path) -> PathBuf {
+    Store::new(out, out.to_owned()).root().join(".digests.json")
+}
+
 /// A dag file is named like its folder of links; that folder must not be something else already.
 fn ensure_links_of_its_own(dag: &Path, out: &Path, links: &Path) -> Result<(), Failure> {
     let name = links.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -199,92 +209,6 @@ fn ensure_links_of_its_own(dag: &Path, out: &Path, links: &Path) -> Result<(), F
 
 fn rendered(errors: &DagErrors, file: &DagFile) -> Failure {
     Failure::usage(errors.render(&file.sources))
-}
-
-/// Reads `[models]` and `[budget]`.
-fn models(file: &DagFile, errors: &mut DagErrors) -> (BTreeMap<String, ModelConfig>, BudgetConfig) {
-    let mut models = BTreeMap::new();
-    for (name, node) in &file.models {
-        match dagfile::parse_params::<ModelConfig>(&node.to_json()) {
-            Ok(config) => {
-                if let Err(error) = config.validate(name) {
-                    errors.push(DagError::new(error.to_string()).at(node.key_or_value_place()));
-                } else if config.identity().is_none() {
-                    let message = format!("model `{name}`: engine `local` is not part of this build");
-                    let hint = "serve the weights with any OpenAI-compatible server and use engine `openai`";
-                    errors.push(DagError::new(message).at(node.key_or_value_place()).with_hint(hint));
-                }
-                models.insert(name.clone(), config);
-            }
-            Err(problem) => errors.push(section_error(&format!("model `{name}`"), node, &problem)),
-        }
-    }
-    let budget: BudgetConfig = match &file.budget {
-        None => BudgetConfig::default(),
-        Some(node) => dagfile::parse_params(&node.to_json()).unwrap_or_else(|problem| {
-            errors.push(section_error("`[budget]`", node, &problem));
-            BudgetConfig::default()
-        }),
-    };
-    let unpriced = models.iter().find(|(_, config)| config.engine == Engine::Openai && config.price.is_none());
-    if let (Some(_), Some((name, _)), Some(node)) = (budget.money, unpriced, &file.budget) {
-        let message = format!("a budget in money needs the price of model `{name}`");
-        let hint =
-            "add `price = { input = 0.27, output = 1.10, currency = \"USD\" }` (per million tokens), or use `tokens`";
-        errors.push(DagError::new(message).at(node.key_or_value_place()).with_hint(hint));
-    }
-    (models, budget)
-}
-
-/// A mistake in a section at its place.
-fn section_error(what: &str, node: &Node, problem: &dagfile::ParamProblem) -> DagError {
-    let mut words = problem.message.split('`');
-    let word = words.nth(1).unwrap_or_default();
-    let key = problem.path.iter().find_map(|segment| match segment {
-        dagfile::PathSegment::Key(key) => node.get(key),
-        dagfile::PathSegment::Index(_) => None,
-    });
-    let place = key.or_else(|| node.get(word)).map_or_else(|| node.key_or_value_place(), Node::key_or_value_place);
-    let error =
-        DagError::new(format!("{what}: {}", problem.message.split(", expected").next().unwrap_or_default())).at(place);
-    if !problem.message.starts_with("unknown") {
-        return error;
-    }
-    let known: Vec<&str> = words.skip(1).step_by(2).collect();
-    match dagfile::nearest(word, &known) {
-        Some(near) => error.with_nearest(Some(near)),
-        None => error.with_hint(format!("there are: {}", known.join(", "))),
-    }
-}
-
-/// Identity of a model as recipes hold it.
-fn identity(config: &ModelConfig) -> String {
-    config.identity().map_or_else(
-        || config.digest.clone().unwrap_or_else(|| "local weights".to_owned()),
-        |identity| identity.to_string(),
-    )
-}
-
-fn model_set(
-    models: BTreeMap<String, ModelConfig>,
-    base: PathBuf,
-    calls: PathBuf,
-    offline: bool,
-    budget: Arc<Budget>,
-) -> ModelSet {
-    let store: std::sync::OnceLock<Result<Arc<CallStore>, String>> = std::sync::OnceLock::new();
-    ModelSet::new(move |name| {
-        let config = models.get(name).ok_or_else(|| ModelError::config(name, "is not in `[models]`"))?;
-        let opened = store.get_or_init(|| CallStore::open(&calls).map(Arc::new).map_err(|error| error.to_string()));
-        let calls = opened.clone().map_err(|message| ModelError::config(name, message))?;
-        let options = OpenOptions {
-            offline,
-            budget: Arc::clone(&budget),
-            environment: &|name| variable(name).map(Secret::new),
-            timing: Timing::default(),
-        };
-        open(config, name, &base, calls, &options)
-    })
 }
 
 /// `--limit`: imports that feed no evaluation port read their first rows only.

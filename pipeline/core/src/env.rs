@@ -4,12 +4,13 @@
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::digest::Digest;
 use crate::error::StageError;
@@ -120,7 +121,29 @@ struct Known {
     modified: u128,
     changed: i64,
     inode: u64,
-    digest: Digest,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<Digest>,
+    /// 64 hexadecimal digits, for files that other programs know by this digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+}
+
+impl Known {
+    fn is_same_file(&self, other: &Self) -> bool {
+        (self.size, self.modified, self.changed, self.inode) == (other.size, other.modified, other.changed, other.inode)
+    }
+
+    /// Adds what is known of the same file under the other digest.
+    fn joined(self, other: Option<&Self>) -> Self {
+        match other.filter(|other| self.is_same_file(other)) {
+            Some(other) => Self {
+                digest: self.digest.or(other.digest),
+                sha256: self.sha256.or_else(|| other.sha256.clone()),
+                ..self
+            },
+            None => self,
+        }
+    }
 }
 
 /// A file changed this short a time ago may change again within one tick of its clock.
@@ -138,18 +161,36 @@ impl FileDigests {
     /// # Errors
     /// When the file is missing or cannot be read.
     pub fn digest(&self, path: &Path) -> Result<Digest, StageError> {
+        let known = |known: &Known| known.digest;
+        self.known_or(path, known, || Digest::of_file(path), |digest, known| known.digest = Some(*digest))
+    }
+
+    /// SHA-256 of a file, as 64 hexadecimal digits, remembered like its digest: for files that other programs name by it.
+    ///
+    /// # Errors
+    /// When the file is missing or cannot be read.
+    pub fn sha256(&self, path: &Path) -> Result<String, StageError> {
+        let known = |known: &Known| known.sha256.clone();
+        self.known_or(path, known, || sha256_of_file(path), |digest, known| known.sha256 = Some(digest.clone()))
+    }
+
+    fn known_or<T>(
+        &self,
+        path: &Path,
+        known: impl FnOnce(&Known) -> Option<T>,
+        work_out: impl FnOnce() -> std::io::Result<T>,
+        note: impl FnOnce(&T, &mut Known),
+    ) -> Result<T, StageError> {
         let before = stat(path)?;
-        if let Some(known) = self.lock().get(path)
-            && (known.size, known.modified, known.changed, known.inode)
-                == (before.size, before.modified, before.changed, before.inode)
-        {
-            return Ok(known.digest);
+        if let Some(digest) = self.lock().get(path).filter(|entry| entry.is_same_file(&before)).and_then(known) {
+            return Ok(digest);
         }
-        let digest = Digest::of_file(path).map_err(StageError::io("read", path))?;
-        let after = stat(path)?;
+        let digest = work_out().map_err(StageError::io("read", path))?;
+        let mut after = stat(path)?;
         let age = now().saturating_sub(Duration::from_nanos(u64::try_from(after.modified).unwrap_or(u64::MAX)));
         if (before.size, before.modified) == (after.size, after.modified) && age > RACY {
-            self.lock().insert(path.to_owned(), Known { digest, ..after });
+            note(&digest, &mut after);
+            self.remember(path, after);
         }
         Ok(digest)
     }
@@ -157,8 +198,14 @@ impl FileDigests {
     /// Remembers the digest of a file that this process has just written and closed.
     pub fn insert(&self, path: &Path, digest: Digest) {
         if let Ok(found) = stat(path) {
-            self.lock().insert(path.to_owned(), Known { digest, ..found });
+            self.remember(path, Known { digest: Some(digest), ..found });
         }
+    }
+
+    fn remember(&self, path: &Path, found: Known) {
+        let mut known = self.lock();
+        let joined = found.joined(known.get(path));
+        known.insert(path.to_owned(), joined);
     }
 
     /// Writes what is known for the next run. Failing to do so only costs re-hashing, so nothing is reported.
@@ -191,6 +238,86 @@ fn stat(path: &Path) -> Result<Known, StageError> {
         modified: modified.unwrap_or_default().as_nanos(),
         changed: metadata.ctime() * 1_000_000_000 + metadata.ctime_nsec(),
         inode: metadata.ino(),
-        digest: Digest::of(b""),
+        digest: None,
+        sha256: None,
     })
+}
+
+fn sha256_of_file(path: &Path) -> std::io::Result<String> {
+    let mut hasher = Sha256::new();
+    let mut file = std::fs::File::open(path)?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(hex(&hasher.finalize()));
+        }
+        hasher.update(&buffer[..count]);
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Backdates a file, so that its digest may be remembered.
+    fn age(path: &Path) {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_mins(1)).unwrap();
+    }
+
+    #[test]
+    fn the_sha256_of_a_file_is_the_one_that_other_programs_print() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "abc").unwrap();
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(FileDigests::default().sha256(&path).unwrap(), expected);
+    }
+
+    #[test]
+    fn both_digests_of_a_file_are_remembered_beside_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, memory) = (folder.path().join("a"), folder.path().join("digests.json"));
+        std::fs::write(&path, "abc").unwrap();
+        age(&path);
+        let digests = FileDigests::load(&memory);
+        let (digest, sha256) = (digests.digest(&path).unwrap(), digests.sha256(&path).unwrap());
+        digests.save();
+        let known = FileDigests::load(&memory).lock().get(&path).cloned().unwrap();
+        assert_eq!((known.digest, known.sha256), (Some(digest), Some(sha256)));
+    }
+
+    #[test]
+    fn what_is_remembered_saves_reading_the_file_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "abc").unwrap();
+        age(&path);
+        let digests = FileDigests::default();
+        digests.sha256(&path).unwrap();
+        digests.lock().get_mut(&path).unwrap().sha256 = Some("remembered".to_owned());
+        assert_eq!(digests.sha256(&path).unwrap(), "remembered");
+        std::fs::write(&path, "abcd").unwrap();
+        assert_ne!(digests.sha256(&path).unwrap(), "remembered");
+    }
+
+    #[test]
+    fn what_an_earlier_program_remembered_is_still_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, memory) = (folder.path().join("a"), folder.path().join("digests.json"));
+        std::fs::write(&path, "abc").unwrap();
+        age(&path);
+        let found = stat(&path).unwrap();
+        let old = serde_json::json!({ path.to_str().unwrap(): {
+            "size": found.size, "modified": u64::try_from(found.modified).unwrap(), "changed": found.changed,
+            "inode": found.inode, "digest": Digest::of(b"other"),
+        }});
+        std::fs::write(&memory, old.to_string()).unwrap();
+        assert_eq!(FileDigests::load(&memory).digest(&path).unwrap(), Digest::of(b"other"));
+    }
 }

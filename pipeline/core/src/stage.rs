@@ -111,6 +111,8 @@ pub trait Stage: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'stat
     const DETERMINISTIC: bool = true;
     /// Parameters that name models; their identity stands in the recipe instead of the name.
     const MODEL_PARAMS: &'static [&'static str] = &[];
+    /// Whether its models must score given texts, which servers cannot; checked before anything runs.
+    const SCORES: bool = false;
 
     /// Parameters and rows that show what it does; documentation and conformance tests use it.
     fn example() -> Example;
@@ -259,6 +261,8 @@ pub struct StageEntry {
     pub deterministic: bool,
     /// Parameters that name models.
     pub model_params: &'static [&'static str],
+    /// Whether those models must score given texts.
+    pub scores: bool,
     /// JSON schema of the parameters.
     pub schema: fn() -> Schema,
     /// Reads the parameters.
@@ -283,6 +287,7 @@ impl StageEntry {
             draws: S::DRAWS,
             deterministic: S::DETERMINISTIC,
             model_params: S::MODEL_PARAMS,
+            scores: S::SCORES,
             schema: || schema_for!(S),
             parse: |value| {
                 let stage: S = serde_path_to_error::deserialize(value).map_err(|error| {

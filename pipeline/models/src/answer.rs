@@ -33,6 +33,10 @@ pub struct Answer {
     pub tool_calls: Option<String>,
     /// Name under which the server says it answered.
     pub model: Option<String>,
+    /// Digest of the tokenizer behind `token_ids`, where it is told.
+    pub tokenizer: Option<String>,
+    /// Digest of the chat template behind the prompt, where it is told.
+    pub template: Option<String>,
 }
 
 /// A body that is no answer.
@@ -76,6 +80,8 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
             .filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()))
             .map(|calls| calls.to_string()),
         model: body.model.and_then(|model| model.as_str().map(str::to_owned)),
+        tokenizer: body.tokenizer.and_then(|digest| digest.as_str().map(str::to_owned)),
+        template: body.template.and_then(|digest| digest.as_str().map(str::to_owned)),
     })
 }
 
@@ -86,6 +92,8 @@ struct Body {
     choices: Option<Vec<Choice>>,
     usage: Option<Counts>,
     model: Option<Value>,
+    tokenizer: Option<Value>,
+    template: Option<Value>,
 }
 
 #[derive(Deserialize)]

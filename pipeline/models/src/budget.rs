@@ -120,16 +120,22 @@ impl Budget {
             let returned = self.returned.notified();
             tokio::pin!(returned);
             returned.as_mut().enable();
-            {
-                let mut state = self.state();
-                self.check(&state)?;
-                if state.in_flight == 0 || self.has_room(&state) {
-                    state.in_flight += 1;
-                    return Ok(Reservation(self));
-                }
+            if let Some(place) = self.try_reserve()? {
+                return Ok(place);
             }
             returned.await;
         }
+    }
+
+    /// Takes room for one more request, if there is some now.
+    pub(crate) fn try_reserve(&self) -> Result<Option<Reservation<'_>>, ModelError> {
+        let mut state = self.state();
+        self.check(&state)?;
+        if state.in_flight > 0 && !self.has_room(&state) {
+            return Ok(None);
+        }
+        state.in_flight += 1;
+        Ok(Some(Reservation(self)))
     }
 
     fn check(&self, state: &State) -> Result<(), ModelError> {

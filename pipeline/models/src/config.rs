@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::budget::{Budget, Price};
 use crate::error::ModelError;
+use crate::known::Known;
+use crate::local::Local;
 use crate::model::Model;
 use crate::openai::OpenAi;
 use crate::recordings::Recordings;
@@ -20,6 +22,7 @@ use crate::replay::Replay;
 use crate::request::ModelId;
 use crate::secret::Secret;
 use crate::store::CallStore;
+use crate::weights::{Weights, WeightsError};
 
 /// Where missing answers come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,11 +30,14 @@ use crate::store::CallStore;
 pub enum Engine {
     /// Any server that speaks the `OpenAI` chat completions protocol.
     Openai,
-    /// Weights on this machine.
+    /// Weights in this process; they also score given texts.
     Local,
     /// Recorded answers only.
     Replay,
 }
+
+/// Type that weights are computed in, whatever they are stored in.
+const COMPUTE: &str = "f32";
 
 /// One `[models.NAME]` table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,18 +45,19 @@ pub enum Engine {
 pub struct ModelConfig {
     /// Where missing answers come from.
     pub engine: Engine,
-    /// Address of the server up to and with `/v1`.
+    /// `openai`: address of the server up to and with `/v1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// Name that the server knows; part of the identity.
+    /// `openai`, `replay`: name that the server knows; part of the identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Revision of the model as you name it; part of the identity.
+    /// `openai`, `replay`: revision of the model as you name it; part of the identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Most requests at the same time.
-    #[serde(default = "default_in_flight")]
-    pub max_in_flight: NonZeroU32,
+    /// Most requests at the same time. Default 32; for engine `local` it is the number of texts that are worked on
+    /// together, default 8 for each thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_in_flight: Option<NonZeroU32>,
     /// Most requests sent in a minute, evenly spaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<NonZeroU32>,
@@ -70,16 +77,17 @@ pub struct ModelConfig {
     /// Price per million tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// Files of recorded answers (JSON Lines, also `.gz` or `.zst`), relative to `dag.toml`.
+    /// Files of recorded answers and scores (JSON Lines, also `.gz` or `.zst`), relative to `dag.toml`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recordings: Vec<PathBuf>,
-    /// Folder or file of weights, relative to `dag.toml`.
+    /// `local`: the weights, relative to `dag.toml`: a `.gguf` file, or a folder in the layout of Hugging Face.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// Digest that the weights must have.
+    /// `local`: digest that the weights must have, `sha256:` and 64 hexadecimal digits; part of the identity, and enough
+    /// for `--offline` where the weights are not there. Without it the program works it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Stage of this graph that makes the weights.
+    /// `local`: stage of this graph that makes the weights; no kind does so yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     /// Which checkpoint of that stage, such as `step-200`.
@@ -87,13 +95,13 @@ pub struct ModelConfig {
     pub checkpoint: Option<String>,
 }
 
+/// Keys that say nothing about weights in this process.
+const LOCAL_LACKS: [&str; 6] =
+    ["base_url", "api_key_env", "model", "revision", "requests_per_minute", "tokens_per_minute"];
+
 /// Cannot be read from anything.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct RefusedKey;
-
-fn default_in_flight() -> NonZeroU32 {
-    NonZeroU32::MIN.saturating_add(31)
-}
 
 impl<'de> Deserialize<'de> for RefusedKey {
     fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
@@ -102,6 +110,9 @@ impl<'de> Deserialize<'de> for RefusedKey {
         ))
     }
 }
+
+/// Opens weights, when something is first missing: given their path and `max_in_flight`.
+pub type WeightsOpener = Arc<dyn Fn(&Path, Option<NonZeroU32>) -> Result<Arc<dyn Weights>, WeightsError> + Send + Sync>;
 
 /// What a caller decides for all models of a run.
 pub struct OpenOptions<'a> {
@@ -113,6 +124,8 @@ pub struct OpenOptions<'a> {
     pub environment: &'a dyn Fn(&str) -> Option<Secret>,
     /// Waits and retries.
     pub timing: Timing,
+    /// Opens the weights of engine `local`; without it that engine answers from store and recordings only.
+    pub weights: Option<WeightsOpener>,
 }
 
 /// How long an engine waits and how often it tries.
@@ -156,11 +169,11 @@ impl Default for Timing {
 }
 
 impl ModelConfig {
-    /// The identity, where the configuration alone tells it: not for weights without a digest, nor for those
-    /// that a stage makes.
+    /// The identity, where the configuration alone tells it: not for weights without a digest.
     pub fn identity(&self) -> Option<ModelId> {
         match (self.engine, &self.model) {
             (Engine::Openai | Engine::Replay, Some(model)) => Some(ModelId::named(model, self.revision.as_deref())),
+            (Engine::Local, _) => self.digest.as_ref().map(|digest| ModelId::weights(digest, COMPUTE)),
             _ => None,
         }
     }
@@ -183,28 +196,47 @@ impl ModelConfig {
             ("digest", self.digest.is_some()),
             ("stage", self.stage.is_some()),
             ("checkpoint", self.checkpoint.is_some()),
+            ("model", self.model.is_some()),
+            ("revision", self.revision.is_some()),
+            ("requests_per_minute", self.requests_per_minute.is_some()),
+            ("tokens_per_minute", self.tokens_per_minute.is_some()),
         ];
         let (engine, foreign): (&str, &[&str]) = match self.engine {
             Engine::Openai => ("openai", &["path", "digest", "stage", "checkpoint"]),
-            Engine::Local => ("local", &["base_url", "api_key_env"]),
+            Engine::Local => ("local", &LOCAL_LACKS),
             Engine::Replay => ("replay", &["path", "digest", "stage", "checkpoint"]),
         };
         if let Some((key, _)) = given.iter().find(|(key, is_given)| *is_given && foreign.contains(key)) {
             return fail(&format!("`{key}` has no meaning for engine `{engine}`"));
         }
         match self.engine {
-            Engine::Local => match (&self.path, &self.stage, &self.digest) {
-                (Some(_), Some(_), _) => fail("give `path` or `stage`, not both"),
-                (None, None, None) => fail("engine `local` needs `path` or `stage`"),
-                _ if self.checkpoint.is_some() && self.stage.is_none() => fail("`checkpoint` needs `stage`"),
-                _ => Ok(()),
-            },
+            Engine::Local => self.validate_weights().or_else(|message| fail(&message)),
             _ if self.model.as_ref().is_none_or(|model| model.trim().is_empty()) => {
                 fail(&format!("engine `{engine}` needs `model`, the name that the server knows"))
             }
             Engine::Replay if self.recordings.is_empty() => fail("engine `replay` needs `recordings`"),
             Engine::Replay => Ok(()),
             Engine::Openai => self.address(name).map(|_| ()),
+        }
+    }
+
+    fn validate_weights(&self) -> Result<(), String> {
+        if self.stage.is_some() || self.checkpoint.is_some() {
+            return Err("no kind of stage makes weights yet: give their `path` instead of `stage`".to_owned());
+        }
+        if self.path.is_none() {
+            return Err("engine `local` needs `path`, a `.gguf` file or a folder of weights".to_owned());
+        }
+        let is_digest = |digest: &String| {
+            digest.strip_prefix("sha256:").is_some_and(|digits| {
+                digits.len() == 64 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+            })
+        };
+        match &self.digest {
+            Some(digest) if !is_digest(digest) => {
+                Err(format!("`digest` must be `sha256:` and 64 digits 0-9a-f, found `{digest}`"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -236,8 +268,8 @@ impl ModelConfig {
 /// `name` is the NAME of `[models.NAME]`, `folder` the one that relative paths start from.
 ///
 /// # Errors
-/// A configuration that is wrong, recordings that cannot be read, a key variable that is not set, or an
-/// engine that is not part of this build.
+/// A configuration that is wrong, weights whose digest is not known, recordings that cannot be read, or a key
+/// variable that is not set. Weights are not opened here, but when something is first missing.
 pub fn open(
     config: &ModelConfig,
     name: &str,
@@ -247,13 +279,14 @@ pub fn open(
 ) -> Result<Arc<dyn Model>, ModelError> {
     config.validate(name)?;
     let Some(id) = config.identity() else {
-        return Err(ModelError::config(name, "engine `local` is not part of this build"));
+        return Err(ModelError::config(name, "the digest of its weights is not known"));
     };
     let recordings = Recordings::open(&id, folder, &config.recordings)?;
     match config.engine {
         Engine::Replay => Ok(Arc::new(Replay::new(id, calls, recordings))),
         _ if options.offline => Ok(Arc::new(Replay::new(id, calls, recordings))),
-        _ => Ok(Arc::new(OpenAi::new(config, name, id, calls, recordings, options)?)),
+        Engine::Local => Ok(Arc::new(Local::new(config, name, folder, Known { id, calls, recordings }, options)?)),
+        Engine::Openai => Ok(Arc::new(OpenAi::new(config, name, id, calls, recordings, options)?)),
     }
 }
 
@@ -281,11 +314,20 @@ mod tests {
         )
         .unwrap();
         config.validate("teacher").unwrap();
-        assert_eq!(config.max_in_flight.get(), 64);
+        assert_eq!(config.max_in_flight.map(NonZeroU32::get), Some(64));
         assert_eq!(config.identity(), Some(ModelId::named("smollm2-135m", Some("q4_1"))));
         let text = toml::to_string(&config).unwrap();
         assert!(!text.contains("api_key ="), "{text}");
         assert_eq!(parse(&text), Ok(config));
+    }
+
+    #[test]
+    fn weights_are_known_by_their_digest_and_the_type_they_are_computed_in() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let config = parse(&format!("engine = \"local\"\npath = \"w.gguf\"\ndigest = \"{digest}\"")).unwrap();
+        config.validate("student").unwrap();
+        assert_eq!(config.identity(), Some(ModelId::weights(digest, "f32")));
+        assert_eq!(parse("engine = \"local\"\npath = \"w.gguf\"").unwrap().identity(), None);
     }
 
     #[test]
@@ -305,6 +347,9 @@ mod tests {
             ("engine = \"replay\"\nmodel = \"m\"", "recordings"),
             ("engine = \"local\"", "path"),
             ("engine = \"local\"\npath = \"w\"\ncheckpoint = \"step-1\"", "stage"),
+            ("engine = \"local\"\nstage = \"merged\"", "no kind of stage makes weights yet"),
+            ("engine = \"local\"\npath = \"w\"\ndigest = \"sha256:12\"", "64 digits"),
+            ("engine = \"local\"\npath = \"w\"\nrevision = \"q4\"", "revision"),
         ];
         for (text, expected) in wrong {
             let error = parse(text).unwrap().validate("teacher").unwrap_err().to_string();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// What a caller does about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// No connection, no answers, or only "too many requests".
+    /// No connection, no answers, only "too many requests", or weights that cannot be used.
     Unreachable,
     /// The server refuses the key, the account or the model.
     KeyRefused,
@@ -53,6 +53,16 @@ pub enum ModelError {
         /// Failures since the last success.
         failures: u32,
         /// The last failure.
+        message: String,
+    },
+    /// Weights that are not there, cannot be opened, or fail as a whole.
+    #[error("model `{model}`: weights `{}`: {message}", .path.display())]
+    Weights {
+        /// Name of the model in the configuration.
+        model: String,
+        /// File or folder of the weights.
+        path: PathBuf,
+        /// What is wrong, and the way out.
         message: String,
     },
     /// Only "too many requests" for longer than the run's patience.
@@ -156,7 +166,7 @@ impl ModelError {
     /// What a caller does about it.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Unreachable { .. } | Self::RateLimited { .. } => ErrorClass::Unreachable,
+            Self::Unreachable { .. } | Self::RateLimited { .. } | Self::Weights { .. } => ErrorClass::Unreachable,
             Self::KeyRefused { .. } | Self::Refused { .. } => ErrorClass::KeyRefused,
             Self::BudgetSpent { .. } => ErrorClass::BudgetSpent,
             Self::NotRecorded { .. } => ErrorClass::NotRecorded,

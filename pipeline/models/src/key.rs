@@ -4,15 +4,19 @@
 //! JSON is compact, its object keys stand in alphabetical order, absent values are left out, and
 //! numbers are written in their shortest form. URL, engine, stage and time are not in it.
 //!
+//! A request for a score has messages, text, whether it is complete, token ids and their tokenizer in it, and
+//! `"kind":"score"`, so that it never agrees with one for an answer.
+//!
 //! Recordings have a key of their own ([`RecordingKey`]): the same without seed and salt, because who
 //! writes a recording knows neither, and with `top_k = 0` and `min_p = 0` equal to leaving them out.
+//! A recorded score is found with the token ids of the request and, failing that, without any.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::request::{Message, ModelId, Request, Sampling};
+use crate::request::{Message, ModelId, Request, Sampling, ScoreRequest};
 
 /// Raised when the same request shall have another key: every stored answer is asked again then.
 const FORMAT: u32 = 1;
@@ -38,6 +42,11 @@ impl CallKey {
             sampling: CanonicalSampling::of(&request.sampling),
         }))
     }
+
+    /// The key of a text to be scored by a model.
+    pub fn of_score(model: &ModelId, request: &ScoreRequest) -> Self {
+        Self(hash(&CanonicalScore::of(model, request, true)))
+    }
 }
 
 impl RecordingKey {
@@ -56,6 +65,11 @@ impl RecordingKey {
             sample,
             sampling: plain,
         }))
+    }
+
+    /// The key of a score among recordings: with the request's token ids, or of the text alone.
+    pub fn of_score(model: &ModelId, request: &ScoreRequest, with_ids: bool) -> Self {
+        Self(hash(&CanonicalScore::of(model, request, with_ids)))
     }
 }
 
@@ -100,6 +114,38 @@ struct Canonical<'a> {
     salt: Option<&'a str>,
     sample: u32,
     sampling: CanonicalSampling<'a>,
+}
+
+#[derive(Serialize)]
+struct CanonicalScore<'a> {
+    format: u32,
+    is_complete: bool,
+    kind: &'static str,
+    messages: Vec<CanonicalMessage<'a>>,
+    model: &'a str,
+    response: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<&'a [u32]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokenizer: Option<&'a str>,
+}
+
+impl<'a> CanonicalScore<'a> {
+    fn of(model: &'a ModelId, request: &'a ScoreRequest, with_ids: bool) -> Self {
+        Self {
+            format: FORMAT,
+            is_complete: request.is_complete,
+            kind: "score",
+            messages: request.messages.iter().map(CanonicalMessage::of).collect(),
+            model: &model.model,
+            response: &request.response,
+            revision: model.revision.as_deref(),
+            token_ids: request.token_ids.as_deref().filter(|_| with_ids),
+            tokenizer: request.tokenizer.as_deref().filter(|_| with_ids),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -152,7 +198,7 @@ fn without_negative_zero(number: f64) -> f64 {
     if number == 0.0 { 0.0 } else { number }
 }
 
-fn hash(canonical: &Canonical<'_>) -> [u8; 32] {
+fn hash(canonical: &impl Serialize) -> [u8; 32] {
     let mut text = Vec::with_capacity(1024);
     // Writing to memory cannot fail, and no value here is a map with keys that are not text; a
     // failure would leave a prefix, which still is a function of the request.
@@ -256,6 +302,51 @@ mod tests {
         assert_eq!(recording_key(&other), recording_key(&request()));
         other.sampling.top_k = Some(40);
         assert_ne!(recording_key(&other), recording_key(&request()));
+    }
+
+    fn score() -> ScoreRequest {
+        ScoreRequest {
+            messages: vec![Message::new("user", "二加二")],
+            response: "4".to_owned(),
+            is_complete: true,
+            token_ids: Some(vec![36, 2]),
+            tokenizer: Some("sha256:ab".to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_key_of_a_score_is_the_hash_of_the_documented_json() {
+        let model = ModelId::weights("sha256:00", "f32");
+        let json = concat!(
+            r#"{"format":1,"is_complete":true,"kind":"score","messages":[{"content":"二加二","role":"user"}],"#,
+            r#""model":"sha256:00","response":"4","revision":"f32","token_ids":[36,2],"tokenizer":"sha256:ab"}"#
+        );
+        assert_eq!(CallKey::of_score(&model, &score()).0, *blake3::hash(json.as_bytes()).as_bytes());
+        let bare = ScoreRequest { token_ids: None, tokenizer: None, ..score() };
+        let json = json.replace(r#","token_ids":[36,2],"tokenizer":"sha256:ab""#, "");
+        assert_eq!(CallKey::of_score(&model, &bare).0, *blake3::hash(json.as_bytes()).as_bytes());
+        assert_eq!(RecordingKey::of_score(&model, &bare, true), RecordingKey::of_score(&model, &score(), false));
+        // When this changes, every score stored by users is computed again.
+        let frozen = "d90c65236b7edf029b0ae8be39a745ef7593b3dcfefb5413e8d0865efa2bd8af";
+        assert_eq!(CallKey::of_score(&model, &score()).to_string(), frozen);
+    }
+
+    #[test]
+    fn everything_that_decides_a_score_changes_its_key() {
+        let first = CallKey::of_score(&model(), &score());
+        let changes: [fn(&mut ScoreRequest); 5] = [
+            |r| r.messages[0].content.push(' '),
+            |r| r.response.push(' '),
+            |r| r.is_complete = false,
+            |r| r.token_ids = Some(vec![36]),
+            |r| r.tokenizer = None,
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut other = score();
+            change(&mut other);
+            assert_ne!(CallKey::of_score(&model(), &other), first, "change {number}");
+        }
+        assert_ne!(CallKey::of_score(&ModelId::weights("sha256:00", "bf16"), &score()), first);
     }
 
     #[test]

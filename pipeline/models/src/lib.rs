@@ -5,16 +5,20 @@
 //! the answers in its own order with [`Model::answer`]. So memory does not grow with the number of
 //! requests, a kill costs only what is in flight, and the output's order never depends on the network.
 //! A server's sampling is not reproducible even with a seed, so determinism comes from the stored
-//! answer and never from asking again. Teacher sampling is section 2.1 of the report, rollouts 2.2.
+//! answer and never from asking again. Scores of given texts go the same way
+//! ([`Model::ensure_scores`], [`Model::score_of`]). Teacher sampling is section 2.1 of the report, rollouts 2.2.
 //!
 //! *What is deliberately absent*: no streaming, no batch endpoints, no retry that hides a lost row, no
 //! knowledge of stages or tables. Async stays inside this crate.
 
 mod answer;
 mod budget;
+mod claims;
 mod config;
 mod error;
 mod key;
+mod known;
+mod local;
 mod model;
 mod openai;
 mod reasoning;
@@ -28,13 +32,13 @@ mod weights;
 
 pub use answer::{Answer, ParseError, parse_answer};
 pub use budget::{Budget, BudgetConfig, Price, Usage};
-pub use config::{Engine, ModelConfig, OpenOptions, Timing, open};
+pub use config::{Engine, ModelConfig, OpenOptions, Timing, WeightsOpener, open};
 pub use error::{ErrorClass, ModelError};
 pub use key::{CallKey, RecordingKey};
-pub use model::{Ensured, Model, Note, Progress, Recorded, Scores};
+pub use model::{Ensured, Model, Note, Progress, Recorded};
 pub use reasoning::{Split, split_reasoning};
 pub use recordings::Recordings;
-pub use request::{Message, ModelId, Request, Sampling, ScoreRequest};
+pub use request::{Asked, Message, ModelId, Request, Sampling, ScoreRequest};
 pub use secret::Secret;
 pub use set::ModelSet;
 pub use store::{CallStore, CallSummary, Damage, Prune, Pruned, Reply, StoredCall};

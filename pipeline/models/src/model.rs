@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 use crate::answer::Answer;
 use crate::error::ModelError;
 use crate::key::CallKey;
-use crate::request::{Message, ModelId, Request};
+use crate::request::{ModelId, Request, ScoreRequest};
+use crate::weights::Score;
 
 /// A model that answers requests. Engines differ only in where a missing answer comes from.
 pub trait Model: Send + Sync {
@@ -31,23 +32,41 @@ pub trait Model: Send + Sync {
     /// A store that cannot be read.
     fn answer(&self, request: &Request) -> Result<Recorded, ModelError>;
 
-    /// Log-probability of each token of `response` after `messages`.
+    /// Gets every score that is missing into the call store, as [`Model::ensure`] does for answers.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] unless the engine holds the weights: servers do not score given text.
-    fn score(&self, _messages: &[Message], _response: &str) -> Result<Scores, ModelError> {
-        Err(ModelError::Unsupported {
-            model: self.id().to_string(),
-            what: "score a given text: only engine `local` can".to_owned(),
-        })
+    /// [`ModelError::Unsupported`], before anything is read, unless the engine holds weights or recorded scores: servers
+    /// do not score given text. Otherwise as for [`Model::ensure`].
+    fn ensure_scores(
+        &self,
+        _requests: &mut dyn Iterator<Item = ScoreRequest>,
+        _progress: &dyn Progress,
+        _cancel: &AtomicBool,
+    ) -> Result<Ensured, ModelError> {
+        Err(no_scores(self.id()))
+    }
+
+    /// The score of one text, from the store or the recordings; never computes.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] as for [`Model::ensure_scores`], or a store that cannot be read.
+    fn score_of(&self, _request: &ScoreRequest) -> Result<Recorded<Score>, ModelError> {
+        Err(no_scores(self.id()))
     }
 }
 
-/// What is known about one request.
+fn no_scores(model: &ModelId) -> ModelError {
+    ModelError::Unsupported {
+        model: model.to_string(),
+        what: "score a given text: only engine `local` can, or engine `replay` from its recordings".to_owned(),
+    }
+}
+
+/// What is known about one request: for an answer, or for the [`Score`] of a given text.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Recorded {
-    /// An answer.
-    Answer(Answer),
+pub enum Recorded<A = Answer> {
+    /// What the model gave.
+    Answer(A),
     /// The request can never be answered: a reject, not an error of the run.
     RowError {
         /// Short `snake_case` word, such as `context_exceeded`.
@@ -57,15 +76,6 @@ pub enum Recorded {
     },
     /// Nothing is known: not asked yet, or failed for a passing reason.
     Missing,
-}
-
-/// Token log-probabilities of a given text; natural logarithm, raw distribution at temperature 1.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scores {
-    /// Token ids of the text.
-    pub token_ids: Vec<u32>,
-    /// One value a token, at most 0.
-    pub log_probs: Vec<f32>,
 }
 
 /// Counts of one pass. `asked + from_store + from_recordings` is the number of requests seen.

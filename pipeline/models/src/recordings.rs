@@ -6,9 +6,15 @@
 //!  "sampling": {"temperature": 0.8, "top_p": 1.0, "max_tokens": 48}, "sample": 0,
 //!  "answer": {"text": "The answer is \\boxed{12}.", "finish_reason": "stop", "prompt_tokens": 9, "completion_tokens": 8}}
 //! ```
-//! `error` with `code` and `message` in place of `answer` records a request that can never be answered.
+//! A line of a text that was scored has `response`, `is_complete` and `score` instead of `sampling` and `answer`:
+//! ```json
+//! {"model": "smollm2-135m", "revision": "q4_1", "messages": [{"role": "user", "content": "What is 7 + 5?"}],
+//!  "response": "12", "is_complete": true, "score": {"log_prob": -12.5, "tokens": 3}}
+//! ```
+//! With `token_ids` and `tokenizer` it holds for these ids alone, without them for whatever ids a text has.
+//! `error` with `code` and `message` in place of `answer` or `score` records a request that can never be answered.
 //! Unknown fields are ignored. Looked up by [`RecordingKey`]: model, revision, messages, sampling without seed, and
-//! sample; the first of several lines with one key counts. A plain file is indexed by offset and read when
+//! sample, or the text; the first of several lines with one key counts. A plain file is indexed by offset and read when
 //! wanted; of a compressed file the answers are kept in memory.
 
 use std::collections::{BTreeSet, HashMap};
@@ -18,6 +24,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::answer::Answer;
@@ -25,9 +32,10 @@ use crate::error::ModelError;
 use crate::key::RecordingKey;
 use crate::model::Recorded;
 use crate::reasoning::split_reasoning;
-use crate::request::{Message, ModelId, Request, Sampling};
+use crate::request::{Message, ModelId, Request, Sampling, ScoreRequest};
+use crate::weights::Score;
 
-/// Recorded answers of one model.
+/// Recorded answers and scores of one model.
 #[derive(Debug)]
 pub struct Recordings {
     model: ModelId,
@@ -56,7 +64,7 @@ impl Recordings {
         Ok(recordings)
     }
 
-    /// Number of answers recorded for this model.
+    /// Number of answers and scores recorded for this model.
     pub fn len(&self) -> usize {
         self.answers.len()
     }
@@ -71,6 +79,11 @@ impl Recordings {
         !self.answers.is_empty() && self.answers.contains_key(&self.key(request))
     }
 
+    /// Whether a text has a recorded score.
+    pub fn contains_score(&self, request: &ScoreRequest) -> bool {
+        self.place_of_score(request).is_some()
+    }
+
     /// The recording of a request, or [`Recorded::Missing`].
     ///
     /// # Errors
@@ -79,16 +92,36 @@ impl Recordings {
         if self.answers.is_empty() {
             return Ok(Recorded::Missing);
         }
-        let Some(place) = self.answers.get(&self.key(request)) else {
-            return Ok(Recorded::Missing);
-        };
+        self.read(self.answers.get(&self.key(request)), outcome::<RecordedAnswer, Answer>)
+    }
+
+    /// The recorded score of a text, or [`Recorded::Missing`].
+    ///
+    /// # Errors
+    /// A file that has changed since it was indexed.
+    pub fn get_score(&self, request: &ScoreRequest) -> Result<Recorded<Score>, ModelError> {
+        self.read(self.place_of_score(request), score)
+    }
+
+    fn place_of_score(&self, request: &ScoreRequest) -> Option<&Place> {
+        if self.answers.is_empty() {
+            return None;
+        }
+        let place = |with_ids| self.answers.get(&RecordingKey::of_score(&self.model, request, with_ids));
+        place(true).or_else(|| place(false))
+    }
+
+    fn read<A>(
+        &self,
+        place: Option<&Place>,
+        parse: fn(&str) -> Result<Recorded<A>, String>,
+    ) -> Result<Recorded<A>, ModelError> {
         match place {
-            Place::InMemory(text) => Self::outcome(text).map_err(|message| ModelError::Recordings {
-                path: PathBuf::new(),
-                line: None,
-                message,
-            }),
-            Place::InFile { file, offset, length } => {
+            None => Ok(Recorded::Missing),
+            Some(Place::InMemory(text)) => {
+                parse(text).map_err(|message| ModelError::Recordings { path: PathBuf::new(), line: None, message })
+            }
+            Some(Place::InFile { file, offset, length }) => {
                 let Some((path, file)) = self.files.get(*file) else {
                     return Ok(Recorded::Missing);
                 };
@@ -97,7 +130,7 @@ impl Recordings {
                 file.read_exact_at(&mut bytes, *offset).map_err(|error| fail(error.to_string()))?;
                 let line: Line<'_> = serde_json::from_slice(&bytes)
                     .map_err(|error| fail(format!("changed since it was opened: {error}")))?;
-                Self::outcome(line.outcome().map_err(&fail)?).map_err(&fail)
+                parse(line.outcome().map_err(&fail)?).map_err(&fail)
             }
         }
     }
@@ -152,25 +185,48 @@ impl Recordings {
 
     fn index_line(&mut self, text: &[u8], place: Option<Place>) -> Result<(), String> {
         let line: Line<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        let outcome = line.outcome()?;
-        Self::outcome(outcome)?;
+        let told = line.outcome()?;
         let id = ModelId { model: line.model, revision: line.revision };
-        if id != self.model {
+        let is_ours = id == self.model;
+        if !is_ours {
             self.others.insert(id.to_string());
-            return Ok(());
         }
         let messages: Vec<Message> = line.messages.into_iter().map(Message::from).collect();
-        let key = RecordingKey::of(&id, &messages, &line.sampling, line.sample);
-        let place = place.unwrap_or_else(|| Place::InMemory(outcome.into()));
-        self.answers.entry(key).or_insert(place);
+        let key = if let Some(response) = line.response {
+            score(told)?;
+            let is_complete = line.is_complete.ok_or("missing field `is_complete`")?;
+            let (token_ids, tokenizer) = (line.token_ids, line.tokenizer);
+            let request = ScoreRequest { messages, response, is_complete, token_ids, tokenizer };
+            RecordingKey::of_score(&id, &request, true)
+        } else {
+            outcome::<RecordedAnswer, Answer>(told)?;
+            let sampling = line.sampling.ok_or("missing field `sampling`")?;
+            RecordingKey::of(&id, &messages, &sampling, line.sample)
+        };
+        if is_ours {
+            let place = place.unwrap_or_else(|| Place::InMemory(told.into()));
+            self.answers.entry(key).or_insert(place);
+        }
         Ok(())
     }
+}
 
-    fn outcome(text: &str) -> Result<Recorded, String> {
-        match serde_json::from_str(text).map_err(|error| format!("`answer` or `error`: {error}"))? {
-            Outcome::Answer(answer) => Ok(Recorded::Answer(answer.into())),
-            Outcome::RowError { code, message } => Ok(Recorded::RowError { code, message }),
+/// Reads what stands under `answer`, `score` or `error`.
+fn outcome<T: DeserializeOwned, A: From<T>>(text: &str) -> Result<Recorded<A>, String> {
+    match serde_json::from_str(text).map_err(|error| format!("`answer`, `score` or `error`: {error}"))? {
+        Outcome::Told::<T>(told) => Ok(Recorded::Answer(told.into())),
+        Outcome::RowError { code, message } => Ok(Recorded::RowError { code, message }),
+    }
+}
+
+/// Reads a score, which must be one.
+fn score(text: &str) -> Result<Recorded<Score>, String> {
+    let told = outcome::<Score, Score>(text)?;
+    match told {
+        Recorded::Answer(score) if score.tokens == 0 || score.log_prob.is_nan() || score.log_prob > 0.0 => {
+            Err("`score` needs a `log_prob` of at most 0 and `tokens` from 1".to_owned())
         }
+        told => Ok(told),
     }
 }
 
@@ -188,19 +244,30 @@ struct Line<'a> {
     #[serde(default)]
     revision: Option<String>,
     messages: Vec<RecordedMessage>,
-    sampling: Sampling,
+    #[serde(default)]
+    sampling: Option<Sampling>,
     #[serde(default)]
     sample: u32,
+    #[serde(default)]
+    response: Option<String>,
+    #[serde(default)]
+    is_complete: Option<bool>,
+    #[serde(default)]
+    token_ids: Option<Vec<u32>>,
+    #[serde(default)]
+    tokenizer: Option<String>,
     #[serde(borrow, default)]
     answer: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    score: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 impl<'a> Line<'a> {
     fn outcome(&self) -> Result<&'a str, String> {
-        let outcome = self.answer.or(self.error);
-        outcome.map(RawValue::get).ok_or_else(|| "missing field `answer`".to_owned())
+        let (told, name) = if self.response.is_some() { (self.score, "score") } else { (self.answer, "answer") };
+        told.or(self.error).map(RawValue::get).ok_or_else(|| format!("missing field `{name}`"))
     }
 }
 
@@ -230,8 +297,8 @@ impl From<RecordedMessage> for Message {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Outcome {
-    Answer(RecordedAnswer),
+enum Outcome<T> {
+    Told(T),
     RowError { code: String, message: String },
 }
 
@@ -252,6 +319,10 @@ struct RecordedAnswer {
     token_logprobs: Option<Vec<f32>>,
     #[serde(default)]
     model: Option<String>,
+    #[serde(default)]
+    tokenizer: Option<String>,
+    #[serde(default)]
+    template: Option<String>,
 }
 
 impl From<RecordedAnswer> for Answer {
@@ -268,6 +339,8 @@ impl From<RecordedAnswer> for Answer {
             token_logprobs: recorded.token_logprobs,
             tool_calls: None,
             model: recorded.model,
+            tokenizer: recorded.tokenizer,
+            template: recorded.template,
         }
     }
 }
@@ -351,6 +424,56 @@ mod tests {
         let other = Recordings::open(&ModelId::named("m", None), folder.path(), &["a.jsonl".into()]).unwrap();
         assert!(other.is_empty());
         assert_eq!(other.hint(), "; the recordings hold other models: m@r");
+    }
+
+    fn scored(more: &serde_json::Value, log_prob: f64) -> String {
+        let mut line = serde_json::json!({
+            "model": "m", "revision": "r", "messages": [{"role": "user", "content": "a"}], "response": "b",
+            "is_complete": true, "score": {"log_prob": log_prob, "tokens": 3},
+        });
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        line.to_string()
+    }
+
+    #[test]
+    fn a_score_is_found_by_its_token_ids_and_else_by_its_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let ids = serde_json::json!({"token_ids": [1, 2, 3], "tokenizer": "t"});
+        let refused = serde_json::json!({"response": "c", "score": null, "error": {"code": "x", "message": "y"}});
+        let lines =
+            [scored(&ids, -0.1), scored(&serde_json::json!({}), -2.5), scored(&refused, 0.0), line("a", 0, "x")];
+        std::fs::write(folder.path().join("a.jsonl"), lines.join("\n")).unwrap();
+        let recordings = Recordings::open(&model(), folder.path(), &["a.jsonl".into()]).unwrap();
+        let request = |response: &str, token_ids: Option<Vec<u32>>| ScoreRequest {
+            messages: vec![Message::new("user", "a")],
+            response: response.to_owned(),
+            is_complete: true,
+            tokenizer: token_ids.as_ref().map(|_| "t".to_owned()),
+            token_ids,
+        };
+        let score = |log_prob| Recorded::Answer(Score { log_prob, tokens: 3 });
+        assert_eq!(recordings.get_score(&request("b", Some(vec![1, 2, 3]))).unwrap(), score(-0.1));
+        assert_eq!(recordings.get_score(&request("b", Some(vec![9]))).unwrap(), score(-2.5));
+        assert_eq!(recordings.get_score(&request("b", None)).unwrap(), score(-2.5));
+        assert!(matches!(recordings.get_score(&request("c", None)).unwrap(), Recorded::RowError { .. }));
+        assert_eq!(recordings.get_score(&request("d", None)).unwrap(), Recorded::Missing);
+        let cut = ScoreRequest { is_complete: false, ..request("b", None) };
+        assert!(!recordings.contains_score(&cut));
+    }
+
+    #[test]
+    fn a_score_that_can_be_none_is_refused_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        for bad in [
+            scored(&serde_json::json!({}), 0.5),
+            scored(&serde_json::json!({"score": {"log_prob": -1.0, "tokens": 0}}), 0.0),
+            scored(&serde_json::json!({"score": {"log_prob": -1.0}}), 0.0),
+            scored(&serde_json::json!({"is_complete": null}), 0.0),
+        ] {
+            std::fs::write(folder.path().join("a.jsonl"), format!("{}\n{bad}\n", line("a", 0, "x"))).unwrap();
+            let error = Recordings::open(&model(), folder.path(), &["a.jsonl".into()]).unwrap_err();
+            assert!(error.to_string().contains("line 2"), "{error}");
+        }
     }
 
     #[test]

@@ -102,6 +102,28 @@ pub struct ScoreRequest {
     pub tokenizer: Option<String>,
 }
 
+/// What was asked in one call: an answer, or the score of a given text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Asked {
+    /// An answer; told from a score by its `sampling`.
+    Answer(Request),
+    /// A score; told from an answer by its `response`.
+    Score(ScoreRequest),
+}
+
+impl From<Request> for Asked {
+    fn from(request: Request) -> Self {
+        Self::Answer(request)
+    }
+}
+
+impl From<ScoreRequest> for Asked {
+    fn from(request: ScoreRequest) -> Self {
+        Self::Score(request)
+    }
+}
+
 /// Who answers. Never where: neither URL nor engine is part of it, so that a moved server reuses all answers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ModelId {

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::key::CallKey;
 use crate::request::{Request, ScoreRequest};
 
@@ -29,7 +31,9 @@ pub trait Weights: Send + Sync {
 
 /// Where requests are taken from and outcomes are told to, from any thread.
 pub trait Desk<Q, A>: Sync {
-    /// The next request; `None` when there are no more, now or later.
+    /// The next request; `None` when there are no more, now or later. It may wait for one for as long as what was taken
+    /// is not answered (a budget can ask for that), so the thread that answers what was taken must not be the one that
+    /// waits here.
     fn next(&self) -> Option<(CallKey, Q)>;
 
     /// What became of a request that was taken; told once for each.
@@ -59,7 +63,7 @@ pub struct Generation {
 }
 
 /// How likely a given text is.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// Sum of the natural log-probabilities of the text's tokens; at most 0.
     pub log_prob: f64,

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use pipeline_models::{
     Budget, BudgetConfig, CallKey, CallStore, Ensured, ErrorClass, Message, Model, ModelConfig, ModelError, Note,
-    OpenOptions, Progress, Recorded, Request, Sampling, Secret, Timing, open,
+    OpenOptions, Progress, Recorded, Request, Sampling, ScoreRequest, Secret, Timing, open,
 };
 use scripted::{Reply, Seen, Server, answer};
 
@@ -66,6 +66,7 @@ impl Setup {
             budget: Arc::new(Budget::new(self.budget)),
             environment: &|name| (name == "TEACHER_KEY").then(|| Secret::new(KEY)),
             timing: self.timing.clone(),
+            weights: None,
         };
         open(&config, "teacher", self.folder.path(), self.store(), &options)
     }
@@ -477,15 +478,27 @@ fn replay_needs_no_address() {
     let model = setup.open();
     assert_eq!(ensure(&*model, &requests(2)).unwrap().from_recordings, 2);
     assert_eq!(text_of(&*model, &request("question 1")), "recorded 1");
-    let error = model.score(&[], "x").unwrap_err();
-    assert_eq!(error.class(), ErrorClass::Unsupported);
 }
 
 #[test]
-fn a_local_engine_is_refused_with_a_typed_error() {
-    let mut setup = Setup::new("");
-    setup.keys = BTreeMap::from([("engine", "\"local\"".to_owned()), ("path", "\"weights\"".to_owned())]);
-    let error = setup.try_open().err().unwrap();
-    assert_eq!(error.class(), ErrorClass::Config);
-    assert!(error.to_string().contains("engine `local` is not part of this build"), "{error}");
+fn a_server_that_is_to_score_a_text_is_an_error_before_anything_is_read_or_asked() {
+    let server = Server::start(echo);
+    let model = Setup::new(&server.url).open();
+    let text = ScoreRequest {
+        messages: vec![Message::new("user", "a")],
+        response: "b".to_owned(),
+        is_complete: true,
+        token_ids: None,
+        tokenizer: None,
+    };
+    let mut texts = std::iter::from_fn(|| panic!("nothing is read"));
+    let errors = [
+        model.ensure_scores(&mut texts, &(), &AtomicBool::new(false)).unwrap_err(),
+        model.score_of(&text).unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.class(), ErrorClass::Unsupported);
+        assert!(error.to_string().contains("only engine `local` can"), "{error}");
+    }
+    assert_eq!(server.seen(), 0);
 }

@@ -24,7 +24,7 @@ fn call(number: u32) -> (CallKey, StoredCall) {
     );
     let stored = StoredCall {
         model: model(),
-        request: request.clone(),
+        request: request.clone().into(),
         reply: Reply::Answer(raw),
         stage: if number.is_multiple_of(2) { "even" } else { "odd" }.to_owned(),
         host: "http://127.0.0.1:1".to_owned(),

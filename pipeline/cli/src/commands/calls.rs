@@ -32,7 +32,7 @@ pub fn calls(arguments: &Calls) -> Result<Exit, Failure> {
             json!({
                 "model": part.model.clone(), "stage": part.stage, "calls": part.calls, "bytes": part.bytes,
                 "prompt_tokens": part.prompt_tokens, "completion_tokens": part.completion_tokens,
-                "row_errors": part.row_errors,
+                "scores": part.scores, "row_errors": part.row_errors,
             })
         });
         output::json(&json!({ "calls": calls.collect::<Vec<_>>() }));
@@ -43,6 +43,7 @@ pub fn calls(arguments: &Calls) -> Result<Exit, Failure> {
             part.model.clone(),
             part.stage.clone(),
             grouped(part.calls),
+            grouped(part.scores),
             bytes(part.bytes),
             grouped(part.prompt_tokens),
             grouped(part.completion_tokens),
@@ -50,7 +51,7 @@ pub fn calls(arguments: &Calls) -> Result<Exit, Failure> {
         ]
     });
     output::line(output::table(
-        &["model", "stage", "calls", "bytes", "prompt tokens", "answer tokens", ""],
+        &["model", "stage", "calls", "of them scores", "bytes", "prompt tokens", "answer tokens", ""],
         rows.collect(),
         2,
     ));

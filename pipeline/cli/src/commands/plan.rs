@@ -5,6 +5,7 @@ use pipeline_engine::Registry;
 use pipeline_engine::decide::Outcome;
 use pipeline_engine::record::grouped;
 use pipeline_engine::run::Planned;
+use pipeline_models::Engine;
 use serde_json::json;
 
 use super::run::selection;
@@ -29,7 +30,7 @@ pub fn plan(arguments: &Plan, registry: &Registry) -> Result<Exit, Failure> {
     let is_stale = planned.iter().any(|planned| action(planned) != "reuse");
     let mut rows = Vec::new();
     let mut documents = Vec::new();
-    let (mut calls, mut tokens, mut money, mut is_priced) = (0, 0, 0.0, true);
+    let (mut calls, mut tokens, mut money, mut is_priced, mut is_unpriced) = (0, 0, 0.0, false, false);
     for planned in &planned {
         let node = &session.project.nodes[planned.stage];
         let will_run = action(planned) != "reuse";
@@ -37,14 +38,20 @@ pub fn plan(arguments: &Plan, registry: &Registry) -> Result<Exit, Failure> {
         if let Some(estimate) = estimate {
             calls += estimate.calls;
             tokens += estimate.max_tokens;
-            let price = node.models.keys().next().and_then(|name| session.models.get(name)?.price.clone());
-            match price {
-                Some(price) => money += price.cost(0, estimate.max_tokens),
-                None => is_priced = false,
+            let model = node.models.keys().next().and_then(|name| session.models.get(name));
+            match model.map(|model| (&model.price, model.engine)) {
+                Some((Some(price), _)) => {
+                    money += price.cost(0, estimate.max_tokens);
+                    is_priced = true;
+                }
+                // weights in this process cost nothing, unless their price was named
+                Some((None, Engine::Local)) => {}
+                _ => is_unpriced = true,
             }
         }
-        let cost = estimate.map(|estimate| {
-            format!("at most {} calls, {} tokens", grouped(estimate.calls), grouped(estimate.max_tokens))
+        let cost = estimate.map(|estimate| match estimate.max_tokens {
+            0 => format!("at most {} scores", grouped(estimate.calls)),
+            tokens => format!("at most {} calls, {} tokens", grouped(estimate.calls), grouped(tokens)),
         });
         rows.push(vec![
             action(planned).to_owned(),
@@ -64,7 +71,8 @@ pub fn plan(arguments: &Plan, registry: &Registry) -> Result<Exit, Failure> {
     } else {
         output::line(output::table(&["", "stage", "kind", "reason"], rows, 3));
         if calls > 0 {
-            let price = if is_priced { format!(", at most {money:.2} for answers") } else { String::new() };
+            let price =
+                if is_priced && !is_unpriced { format!(", at most {money:.2} for answers") } else { String::new() };
             output::line(format!(
                 "\nat most {} calls and {} tokens of answers{price}; recorded answers cost nothing",
                 grouped(calls),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::{LogFormat, Run, Which};
 use crate::exit::{Exit, Failure};
+use crate::models;
 use crate::output;
 use crate::progress::{Lines, Terminal};
 use crate::session::{Options, Session};
@@ -19,6 +20,8 @@ use crate::text;
 pub fn run(arguments: &Run, registry: &Registry) -> Result<Exit, Failure> {
     let options = Options { offline: arguments.offline, jobs: arguments.jobs };
     let session = Session::open(&arguments.project, registry, options)?;
+    let selection = selection(&arguments.which);
+    models::ensure_weights(&session, &selection)?;
     session.listen_for_signals()?;
     // the pool exists only once a process; a second attempt in one process keeps the first
     let _ = rayon::ThreadPoolBuilder::new().num_threads(session.jobs).build_global();
@@ -30,7 +33,7 @@ pub fn run(arguments: &Run, registry: &Registry) -> Result<Exit, Failure> {
         LogFormat::Text => Box::new(Lines::default()),
     };
     let events = Several(vec![&record, log.as_ref()]);
-    let statuses = session.runner(&events).run(&selection(&arguments.which))?;
+    let statuses = session.runner(&events).run(&selection)?;
     show_places(&session, &statuses);
     if arguments.json {
         output::json(&as_json(&session, &statuses));

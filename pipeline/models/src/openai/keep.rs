@@ -12,7 +12,7 @@ use crate::budget::Reservation;
 use crate::error::ModelError;
 use crate::key::CallKey;
 use crate::model::Note;
-use crate::request::Request;
+use crate::request::{Asked, Request};
 use crate::store::{Reply, StoredCall, now_ms};
 
 impl Server {
@@ -136,7 +136,7 @@ impl Server {
     ) -> Result<(), ModelError> {
         let call = StoredCall {
             model: self.id.clone(),
-            request: request.clone(),
+            request: Asked::Answer(request.clone()),
             reply,
             stage: pass.stage.clone(),
             host: self.host.clone(),

@@ -14,6 +14,7 @@ mod pace;
 mod pass;
 mod wire;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -22,19 +23,22 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
+use crate::claims::Claims;
 use crate::config::{ModelConfig, OpenOptions};
 use crate::error::ModelError;
 use crate::key::CallKey;
+use crate::known::{Known, Source};
 use crate::model::{Ensured, Model, Note, Progress, Recorded};
 use crate::recordings::Recordings;
-use crate::replay::{Known, Source};
 use crate::request::{ModelId, Request};
 use crate::store::{CallStore, Kind};
 use ask::Server;
 use breaker::Breaker;
 use pace::{CoolDown, Pace};
-use pass::{Claims, Pass, Stop};
+use pass::{Pass, Stop};
 
+/// Requests at the same time where the configuration names no number.
+const MOST_IN_FLIGHT: NonZeroU32 = NonZeroU32::MIN.saturating_add(31);
 /// How often the caller's wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// Requests prepared beyond those in flight, so that a finished one is followed at once.
@@ -89,15 +93,16 @@ impl OpenAi {
         recordings: Recordings,
         options: &OpenOptions<'_>,
     ) -> Result<Self, ModelError> {
-        let in_flight = config.max_in_flight.get() as usize;
+        let most = config.max_in_flight.unwrap_or(MOST_IN_FLIGHT);
+        let in_flight = most.get() as usize;
         let address = config.address(name)?;
         let secret = connect::secret(config, name, options.environment)?;
-        connect::allow_connections(config.max_in_flight.get());
+        connect::allow_connections(most.get());
         if let Some(price) = &config.price {
             options.budget.agree_on_currency(name, price)?;
         }
         let now = Instant::now();
-        let rate = |rate: Option<std::num::NonZeroU32>| rate.map(std::num::NonZeroU32::get);
+        let rate = |rate: Option<NonZeroU32>| rate.map(NonZeroU32::get);
         let server = Server {
             client: connect::client(&address, secret.as_ref(), in_flight, name, &options.timing)?,
             host: address.origin().ascii_serialization(),
@@ -149,16 +154,14 @@ impl OpenAi {
         cancel: &AtomicBool,
     ) -> bool {
         while following.in_flight < self.window && !pass.is_stopped() && !cancel.load(Ordering::Relaxed) {
-            let Some(request) = requests.next() else {
-                return false;
-            };
-            let key = CallKey::of(&self.known.id, &request);
-            match self.known.find(&key, &request) {
-                Ok(Some(source)) => source.count(&mut following.counts),
-                Ok(None) => {
+            match self.known.next_missing(requests, &mut following.counts, following.progress, cancel) {
+                Ok(Some((key, request))) => {
                     self.spawn(pass, key, request);
                     following.in_flight += 1;
                 }
+                Ok(None) => return false,
+                // The caller's loop sees the same flag and ends the pass its way.
+                Err(ModelError::Cancelled) => return true,
                 Err(error) => pass.fail(error, Stop::Drain),
             }
             following.take_ready();

@@ -1,15 +1,13 @@
-//! One call of `ensure` as its tasks see it, and what two such calls must not do at the same time.
+//! One call of `ensure` as its tasks see it.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::Event;
 use crate::error::ModelError;
-use crate::key::CallKey;
 use crate::model::Note;
 
 /// How a pass ends early.
@@ -80,39 +78,6 @@ impl Pass {
             _ = level.wait_for(|level| *level >= stop) => Err(Stopped),
             done = work => Ok(done),
         }
-    }
-}
-
-/// Requests that are being asked, so that two passes never ask the same at the same time.
-#[derive(Debug, Default)]
-pub(super) struct Claims {
-    taken: Mutex<HashSet<CallKey>>,
-    given_back: Notify,
-}
-
-pub(super) struct Claim<'a> {
-    claims: &'a Claims,
-    key: CallKey,
-}
-
-impl Claims {
-    pub(super) async fn take(&self, key: CallKey) -> Claim<'_> {
-        loop {
-            let given_back = self.given_back.notified();
-            tokio::pin!(given_back);
-            given_back.as_mut().enable();
-            if lock(&self.taken).insert(key) {
-                return Claim { claims: self, key };
-            }
-            given_back.await;
-        }
-    }
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        lock(&self.claims.taken).remove(&self.key);
-        self.claims.given_back.notify_waiters();
     }
 }
 

@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
 use crate::key::CallKey;
-use crate::request::{ModelId, Request};
+use crate::request::{Asked, ModelId};
+use crate::weights::Score;
 use index::{Index, walk_news};
 use record::Place;
 use writer::Writer;
@@ -42,14 +43,14 @@ const OPEN_FILES: usize = 64;
 pub struct StoredCall {
     /// Who was asked.
     pub model: ModelId,
-    /// The messages, sampling, sample index and salt.
-    pub request: Request,
+    /// What was asked: messages, sampling, sample index and salt; or messages and the text to be scored.
+    pub request: Asked,
     /// What came back.
     pub reply: Reply,
     /// Name of the stage that asked first.
     #[serde(default)]
     pub stage: String,
-    /// Scheme, host and port of the server.
+    /// Scheme, host and port of the server; empty for weights in this process.
     #[serde(default)]
     pub host: String,
     /// When the reply came, in milliseconds since 1970 UTC.
@@ -60,12 +61,14 @@ pub struct StoredCall {
     pub latency_ms: u64,
 }
 
-/// What a server said for good.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a model said for good.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// The body of a successful reply, byte for byte; [`parse_answer`](crate::parse_answer) reads it.
     Answer(String),
+    /// How likely a given text is.
+    Score(Score),
     /// A refusal that no repetition changes.
     RowError {
         /// Short `snake_case` word.
@@ -328,7 +331,7 @@ impl Drop for CallStore {
 impl Reply {
     fn kind(&self) -> Kind {
         match self {
-            Self::Answer(_) => Kind::Answer,
+            Self::Answer(_) | Self::Score(_) => Kind::Answer,
             Self::RowError { .. } => Kind::RowError,
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! 0   magic       8 bytes, "\x89CALL\r\n\x01"; the last byte is the format's version
 //! 8   key         32 bytes
-//! 40  kind        1 byte: 0 answer, 1 row error; then 3 bytes 0
+//! 40  kind        1 byte: 0 answer or score, 1 row error; then 3 bytes 0
 //! 44  length      4 bytes, of the payload, little endian
 //! 48  payload sum 8 bytes, xxh3 of the payload as it stands here, little endian
 //! 56  header sum  8 bytes, xxh3 of the 56 bytes above, little endian
@@ -31,7 +31,7 @@ const MOST_BYTES: usize = 1 << 30;
 /// What a record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A body to be parsed.
+    /// A body to be parsed, or a score.
     Answer,
     /// A request that can never be answered.
     RowError,
@@ -79,7 +79,7 @@ pub(super) fn encode(key: &CallKey, call: &StoredCall) -> io::Result<Vec<u8>> {
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&key.0);
     bytes.push(match call.reply {
-        Reply::Answer(_) => 0,
+        Reply::Answer(_) | Reply::Score(_) => 0,
         Reply::RowError { .. } => 1,
     });
     bytes.extend_from_slice(&[0; 3]);

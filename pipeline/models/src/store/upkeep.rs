@@ -12,6 +12,7 @@ use super::{CallStore, EXTENSION, Reply, StoredCall, lock, write, writer};
 use crate::answer::parse_answer;
 use crate::error::ModelError;
 use crate::key::CallKey;
+use crate::request::Asked;
 
 /// Calls of one model that one stage asked first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,11 +23,13 @@ pub struct CallSummary {
     pub stage: String,
     /// Number of records, row errors and doubles included.
     pub calls: u64,
+    /// Of these, scores of given texts.
+    pub scores: u64,
     /// Of these, requests that can never be answered.
     pub row_errors: u64,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Tokens read, where the server told.
+    /// Tokens read, where the server told; those of scored texts among them.
     pub prompt_tokens: u64,
     /// Tokens written, where the server told.
     pub completion_tokens: u64,
@@ -118,11 +121,13 @@ impl CallStore {
 impl CallSummary {
     fn add(&mut self, call: &StoredCall, place: Place) {
         self.calls += 1;
+        self.scores += u64::from(matches!(call.request, Asked::Score(_)));
         self.bytes += HEADER as u64 + u64::from(place.length);
         self.first_ms = self.first_ms.min(call.time_ms);
         self.last_ms = self.last_ms.max(call.time_ms);
         match &call.reply {
             Reply::RowError { .. } => self.row_errors += 1,
+            Reply::Score(score) => self.prompt_tokens += u64::from(score.tokens),
             Reply::Answer(raw) => {
                 if let Ok(answer) = parse_answer(raw) {
                     self.prompt_tokens += answer.prompt_tokens.unwrap_or_default();

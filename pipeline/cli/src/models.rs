@@ -1,0 +1,213 @@
+//! `[models.NAME]` and `[budget]`: read, checked, given their identities, and opened when a stage first needs one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use pipeline_core::ParamError;
+use pipeline_core::env::FileDigests;
+use pipeline_core::event::NoEvents;
+use pipeline_engine::dagfile::{self, DagError, DagErrors, DagFile, Node};
+use pipeline_engine::project::problem;
+use pipeline_engine::{Project, Selection};
+use pipeline_models::{
+    Budget, BudgetConfig, CallStore, Engine, ModelConfig, ModelError, ModelSet, OpenOptions, Secret, Timing, open,
+};
+
+use crate::commands::plan::action;
+use crate::exit::{Exit, Failure};
+use crate::local;
+use crate::session::{Session, variable};
+
+/// Name of a script that fetches weights, looked for beside the dag file.
+const FETCH_SCRIPT: &str = "fetch_model.sh";
+
+/// Reads `[models]` and `[budget]`. Weights that are there get their digest, which is their identity.
+pub fn read(
+    file: &DagFile,
+    base: &Path,
+    digests: &FileDigests,
+    errors: &mut DagErrors,
+) -> (BTreeMap<String, ModelConfig>, BudgetConfig) {
+    let mut models = BTreeMap::new();
+    for (name, node) in &file.models {
+        match dagfile::parse_params::<ModelConfig>(&node.to_json()) {
+            Ok(mut config) => {
+                if let Err(error) = config.validate(name) {
+                    errors.push(DagError::new(error.to_string()).at(node.key_or_value_place()));
+                } else if let Err(error) = settle_digest(name, &mut config, node, base, digests) {
+                    errors.push(error);
+                }
+                models.insert(name.clone(), config);
+            }
+            Err(problem) => errors.push(section_error(&format!("model `{name}`"), node, &problem)),
+        }
+    }
+    let budget: BudgetConfig = match &file.budget {
+        None => BudgetConfig::default(),
+        Some(node) => dagfile::parse_params(&node.to_json()).unwrap_or_else(|problem| {
+            errors.push(section_error("`[budget]`", node, &problem));
+            BudgetConfig::default()
+        }),
+    };
+    let unpriced = models.iter().find(|(_, config)| config.engine == Engine::Openai && config.price.is_none());
+    if let (Some(_), Some((name, _)), Some(node)) = (budget.money, unpriced, &file.budget) {
+        let message = format!("a budget in money needs the price of model `{name}`");
+        let hint =
+            "add `price = { input = 0.27, output = 1.10, currency = \"USD\" }` (per million tokens), or use `tokens`";
+        errors.push(DagError::new(message).at(node.key_or_value_place()).with_hint(hint));
+    }
+    (models, budget)
+}
+
+/// Works out the digest of weights that are there, and holds it against the one that is given.
+fn settle_digest(
+    name: &str,
+    config: &mut ModelConfig,
+    node: &Node,
+    base: &Path,
+    digests: &FileDigests,
+) -> Result<(), DagError> {
+    let Some(path) = weights_path(config, base) else { return Ok(()) };
+    let place = |key: &str| node.get(key).map_or_else(|| node.key_or_value_place(), Node::key_or_value_place);
+    if !path.exists() {
+        if config.digest.is_some() {
+            return Ok(());
+        }
+        let message = format!("model `{name}`: there are no weights at `{}`", path.display());
+        let hint = format!(
+            "{}, or name their `digest = \"sha256:…\"`: with it, `--offline` runs from recorded answers without them",
+            way_to_weights(base)
+        );
+        return Err(DagError::new(message).at(place("path")).with_hint(hint));
+    }
+    let found = local::digest(&path, digests)
+        .map_err(|error| DagError::new(format!("model `{name}`: {error}")).at(place("path")))?;
+    match &config.digest {
+        Some(expected) if *expected != found => {
+            let message = format!(
+                "model `{name}`: the weights `{}` are not those of `digest`: expected {expected}, found {found}",
+                path.display()
+            );
+            let hint = "fetch the right weights, or change `digest` if these are meant";
+            Err(DagError::new(message).at(place("digest")).with_hint(hint))
+        }
+        _ => {
+            config.digest = Some(found);
+            Ok(())
+        }
+    }
+}
+
+fn weights_path(config: &ModelConfig, base: &Path) -> Option<PathBuf> {
+    let path = config.path.as_ref().filter(|_| config.engine == Engine::Local)?;
+    Some(base.join(path))
+}
+
+/// How a person gets weights.
+fn way_to_weights(base: &Path) -> String {
+    let script = base.join(FETCH_SCRIPT);
+    if script.is_file() {
+        return format!("fetch them with `bash {}`", script.display());
+    }
+    "put them there".to_owned()
+}
+
+/// A mistake in a section at its place.
+fn section_error(what: &str, node: &Node, problem: &dagfile::ParamProblem) -> DagError {
+    let mut words = problem.message.split('`');
+    let word = words.nth(1).unwrap_or_default();
+    let key = problem.path.iter().find_map(|segment| match segment {
+        dagfile::PathSegment::Key(key) => node.get(key),
+        dagfile::PathSegment::Index(_) => None,
+    });
+    let place = key.or_else(|| node.get(word)).map_or_else(|| node.key_or_value_place(), Node::key_or_value_place);
+    let error =
+        DagError::new(format!("{what}: {}", problem.message.split(", expected").next().unwrap_or_default())).at(place);
+    if !problem.message.starts_with("unknown") {
+        return error;
+    }
+    let known: Vec<&str> = words.skip(1).step_by(2).collect();
+    match dagfile::nearest(word, &known) {
+        Some(near) => error.with_nearest(Some(near)),
+        None => error.with_hint(format!("there are: {}", known.join(", "))),
+    }
+}
+
+/// Identity of each model as recipes hold it. Where a mistake keeps it from being known, nothing runs anyway.
+pub fn identities(models: &BTreeMap<String, ModelConfig>) -> BTreeMap<String, String> {
+    let identity = |config: &ModelConfig| config.identity().map(|identity| identity.to_string()).unwrap_or_default();
+    models.iter().map(|(name, config)| (name.clone(), identity(config))).collect()
+}
+
+/// Stages whose model is to score given texts and cannot.
+pub fn ensure_scores(project: &Project, models: &BTreeMap<String, ModelConfig>, errors: &mut DagErrors) {
+    for node in project.nodes.iter().filter(|node| node.entry.scores) {
+        for (name, param) in &node.models {
+            if models.get(name).is_some_and(|config| config.engine == Engine::Openai) {
+                let message = format!("model `{name}` has engine `openai`, and servers do not score given texts");
+                let error = ParamError::new(param, message);
+                let error = error.hint("only engine `local` can, or engine `replay` from recorded scores");
+                errors.push(problem(&node.def, &error));
+            }
+        }
+    }
+}
+
+/// Refuses a run in which a stage would need weights that are not there, before any work is done.
+///
+/// # Errors
+/// The model, the path, the stage, and the ways out.
+pub fn ensure_weights(session: &Session, selection: &Selection) -> Result<(), Failure> {
+    let is_missing = |config: &ModelConfig| weights_path(config, &session.env.base).filter(|path| !path.exists());
+    if session.offline || !session.models.values().any(|config| is_missing(config).is_some()) {
+        return Ok(());
+    }
+    for planned in session.runner(&NoEvents).plan(selection)? {
+        let node = &session.project.nodes[planned.stage];
+        let missing = node.models.keys().find_map(|name| Some((name, is_missing(session.models.get(name)?)?)));
+        let Some((name, path)) = missing.filter(|_| action(&planned) != "reuse") else { continue };
+        let message = format!(
+            "stage `{}` needs model `{name}`, and there are no weights at `{}`\nhint: {}, or say `--offline`: it runs from recorded answers without them",
+            node.name,
+            path.display(),
+            way_to_weights(&session.env.base)
+        );
+        return Err(Failure { message, exit: Exit::Model });
+    }
+    Ok(())
+}
+
+/// How the models of a run are opened.
+pub struct Opening {
+    /// Folder of the dag file.
+    pub base: PathBuf,
+    /// Call store.
+    pub calls: PathBuf,
+    /// Recorded answers only.
+    pub offline: bool,
+    /// Limits of the run.
+    pub budget: Arc<Budget>,
+    /// Threads for weights in this process.
+    pub threads: usize,
+}
+
+/// The models of a run by name, opened when a stage first needs one.
+pub fn model_set(models: BTreeMap<String, ModelConfig>, opening: Opening) -> ModelSet {
+    let store: OnceLock<Result<Arc<CallStore>, String>> = OnceLock::new();
+    let weights = local::opener(opening.threads);
+    ModelSet::new(move |name| {
+        let config = models.get(name).ok_or_else(|| ModelError::config(name, "is not in `[models]`"))?;
+        let opened =
+            store.get_or_init(|| CallStore::open(&opening.calls).map(Arc::new).map_err(|error| error.to_string()));
+        let calls = opened.clone().map_err(|message| ModelError::config(name, message))?;
+        let options = OpenOptions {
+            offline: opening.offline,
+            budget: Arc::clone(&opening.budget),
+            environment: &|name| variable(name).map(Secret::new),
+            timing: Timing::default(),
+            weights: Some(Arc::clone(&weights)),
+        };
+        open(config, name, &opening.base, calls, &options)
+    })
+}
