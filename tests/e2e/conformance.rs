@@ -7,9 +7,11 @@ use std::sync::atomic::AtomicBool;
 
 use pipeline_core::Services;
 use pipeline_core::testing::conformance_with;
-use pipeline_models::{Answer, Ensured, Model, ModelError, ModelId, ModelSet, Progress, Recorded, Request};
+use pipeline_models::{
+    Answer, Ensured, Model, ModelError, ModelId, ModelSet, Progress, Recorded, Request, Score, ScoreRequest,
+};
 
-/// Answers every request with its last message.
+/// Answers every request with its last message, and finds every text likely.
 struct Echo(ModelId);
 
 impl Model for Echo {
@@ -39,7 +41,23 @@ impl Model for Echo {
             token_logprobs: None,
             tool_calls: None,
             model: None,
+            tokenizer: None,
+            template: None,
         }))
+    }
+
+    fn ensure_scores(
+        &self,
+        requests: &mut dyn Iterator<Item = ScoreRequest>,
+        _progress: &dyn Progress,
+        _cancel: &AtomicBool,
+    ) -> Result<Ensured, ModelError> {
+        Ok(Ensured { asked: requests.count() as u64, ..Ensured::default() })
+    }
+
+    fn score_of(&self, request: &ScoreRequest) -> Result<Recorded<Score>, ModelError> {
+        let tokens = u32::try_from(request.response.len()).unwrap();
+        Ok(Recorded::Answer(Score { log_prob: -0.25 * f64::from(tokens), tokens }))
     }
 }
 
@@ -48,7 +66,7 @@ fn every_kind_does_on_its_example_what_kinds_must_do() {
     let mut services = Services::default();
     services.insert(Arc::new(ModelSet::new(|name| Ok(Arc::new(Echo(ModelId::named(name, None))) as Arc<dyn Model>))));
     let registry = pipeline_cli::registry();
-    assert!(registry.0.len() >= 12);
+    assert!(registry.0.len() >= 13);
     for entry in &registry.0 {
         println!("{}", entry.kind);
         conformance_with(entry, &services);

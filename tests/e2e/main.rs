@@ -16,6 +16,7 @@ mod kill;
 mod layout;
 mod quickstart;
 mod recorded;
+mod scores;
 mod situations;
 mod sums;
 mod support;

@@ -8,11 +8,13 @@ mod dedup;
 mod difficulty;
 mod filter_repetition;
 mod import;
+mod learning_potential;
 mod sample;
 mod verify;
 mod vote;
 
 mod by_query;
+mod calls;
 mod judging;
 #[cfg(test)]
 mod quickstart;
@@ -34,4 +36,5 @@ pub static STAGES: &[StageEntry] = &[
     StageEntry::stage::<dedup::Dedup>(),
     StageEntry::stage::<verify::Verify>(),
     StageEntry::stage::<difficulty::Difficulty>(),
+    StageEntry::stage::<learning_potential::LearningPotential>(),
 ];

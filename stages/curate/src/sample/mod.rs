@@ -1,24 +1,22 @@
 //! Multi-path sampling: several independent traces a query, from one or more models (report section 2.1).
 //!
-//! Two passes over the rows of a task. The first asks for every answer that is missing; answers go straight to the
-//! call store. The second reads them back in the order of the rows. So memory does not grow with the length of the
-//! answers, a slow answer holds nothing up, and a killed run asks nothing twice.
+//! Two passes over the rows of a task, see [`crate::calls`]: the first asks, the second makes traces of the answers.
 
 mod request;
 mod traces;
 
 use arrow::array::RecordBatch;
-use pipeline_core::error::ModelFailure;
 use pipeline_core::stage::Estimate;
 use pipeline_core::{
-    Env, Event, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, TableType, Task,
+    Env, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, TableType, Task,
 };
-use pipeline_models::{ErrorClass, Message, ModelError, ModelSet, Note, Progress, Recorded};
+use pipeline_models::{Message, Recorded};
 use schemars::JsonSchema;
 use schemas::{queries, traces as trace};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::calls;
 use request::Asking;
 use traces::Chunk;
 
@@ -229,59 +227,21 @@ impl Stage for Sample {
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
-        let models = task.env().services.get::<ModelSet>();
-        let models = models.ok_or_else(|| StageError::Internal("no models are registered".to_owned()))?;
+        let mut all = Vec::new();
         for name in self.model.all() {
-            let model = models.get(name).map_err(|error| model_error(&error))?;
-            let asking = Asking::new(self, task, model)?;
-            Self::ensure(task, &asking)?;
+            let asking = Asking::new(self, task, calls::model(task, name)?)?;
+            calls::ensure(
+                task,
+                |batch| asking.requests(batch),
+                |requests, progress, cancel| asking.model.ensure(requests, progress, cancel),
+            )?;
+            all.push(asking);
         }
-        let asking = self
-            .model
-            .all()
-            .iter()
-            .map(|name| Asking::new(self, task, models.get(name).map_err(|error| model_error(&error))?))
-            .collect::<Result<Vec<_>, StageError>>()?;
-        self.collect(task, &asking)
+        self.collect(task, &all)
     }
 }
 
 impl Sample {
-    /// First pass: every answer that is missing is asked for.
-    fn ensure(task: &Task<'_>, asking: &Asking<'_>) -> Result<(), StageError> {
-        let mut failure = None;
-        let mut batches = task.look_ahead()?;
-        let mut waiting = Vec::new().into_iter();
-        let mut requests = std::iter::from_fn(|| {
-            loop {
-                if let Some(request) = waiting.next() {
-                    return Some(request);
-                }
-                let of_batch = batches.next()?.and_then(|batch| asking.requests(&batch));
-                match of_batch {
-                    Ok(of_batch) => waiting = of_batch.into_iter(),
-                    Err(error) => {
-                        failure = Some(error);
-                        return None;
-                    }
-                }
-            }
-        });
-        let follower = Follower::new(task);
-        let outcome = asking.model.ensure(&mut requests, &follower, task.cancel());
-        match (failure, outcome) {
-            (Some(error), _) => Err(error),
-            (None, Err(error)) => Err(model_error(&error)),
-            (None, Ok(counts)) => {
-                follower.update(&counts);
-                if let Some((_, message)) = counts.transient.first() {
-                    tracing_note(task, counts.transient.len(), message);
-                }
-                Ok(())
-            }
-        }
-    }
-
     /// Second pass: answers become traces, in the order of the rows.
     fn collect(&self, task: &mut Task<'_>, asking: &[Asking<'_>]) -> Result<(), StageError> {
         let (mut read, mut missing) = (0_u64, 0_u64);
@@ -290,16 +250,7 @@ impl Sample {
             read += batch.num_rows() as u64;
             missing += self.collect_batch(task, asking, &batch)?;
         }
-        #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^52")]
-        let share = missing as f64 / read.max(1) as f64;
-        if share > task.max_errors() {
-            let message = format!(
-                "{missing} of {read} queries have no complete answer, since calls failed for passing reasons; run again, or accept a share of them with `max_errors`"
-            );
-            return Err(StageError::Transient { message });
-        }
-        task.transient(missing);
-        Ok(())
+        calls::leave_out(task, missing, read, "queries have no complete answer")
     }
 
     /// Returns the number of queries that lack an answer for a passing reason.
@@ -317,7 +268,7 @@ impl Sample {
             for (asking, rows) in asking.iter().zip(&rows) {
                 for sample in 0..self.n {
                     let request = asking.request(rows, row, sample)?;
-                    match asking.model.answer(&request).map_err(|error| model_error(&error))? {
+                    match asking.model.answer(&request).map_err(|error| calls::model_error(&error))? {
                         Recorded::Answer(answer) => {
                             let is_cut = answer.finish_reason.as_deref() == Some("length");
                             if is_cut && self.truncated == Truncated::Drop {
@@ -360,64 +311,5 @@ impl Sample {
         let system = self.system.iter().map(|text| Message::new("system", text.as_str()));
         let shots = self.shots.iter().map(|shot| Message::new(shot.role.as_str(), shot.content.as_str()));
         system.chain(shots).collect()
-    }
-}
-
-fn tracing_note(task: &Task<'_>, count: usize, message: &str) {
-    let message = format!("{count} calls failed for passing reasons, the first: {message}");
-    task.events().emit(&Event::Warning { stage: Some(task.stage().to_owned()), message });
-}
-
-/// What a failed pass means for the run.
-fn model_error(error: &ModelError) -> StageError {
-    let message = error.to_string();
-    match error.class() {
-        ErrorClass::Cancelled => StageError::Cancelled,
-        ErrorClass::Unreachable | ErrorClass::KeyRefused | ErrorClass::BudgetSpent => {
-            StageError::Model { failure: ModelFailure::Unavailable, message }
-        }
-        ErrorClass::NotRecorded => StageError::Model { failure: ModelFailure::NotRecorded, message },
-        ErrorClass::Config => StageError::Param(ParamError::new("model", message)),
-        ErrorClass::Store | ErrorClass::Unsupported => StageError::Alarm(message),
-    }
-}
-
-/// Turns the counts of a pass into events.
-struct Follower<'a> {
-    task: &'a Task<'a>,
-    told: std::cell::Cell<(u64, u64, u64)>,
-}
-
-impl<'a> Follower<'a> {
-    fn new(task: &'a Task<'a>) -> Self {
-        Self { task, told: std::cell::Cell::new((0, 0, 0)) }
-    }
-}
-
-impl Progress for Follower<'_> {
-    fn stage(&self) -> &str {
-        self.task.stage()
-    }
-
-    fn update(&self, counts: &pipeline_models::Ensured) {
-        let (asked, stored, tokens) = self.told.get();
-        let now =
-            (counts.asked, counts.from_store + counts.from_recordings, counts.prompt_tokens + counts.completion_tokens);
-        self.told.set(now);
-        self.task.events().emit(&Event::Calls {
-            stage: self.task.stage().to_owned(),
-            asked: now.0.saturating_sub(asked),
-            stored: now.1.saturating_sub(stored),
-            tokens: now.2.saturating_sub(tokens),
-        });
-    }
-
-    fn note(&self, note: &Note) {
-        let message = match note {
-            Note::RateLimited { wait_seconds } => format!("the server asks to wait {wait_seconds} s"),
-            Note::OtherModel { answered } => format!("the server answers as model `{answered}`"),
-            _ => return,
-        };
-        self.task.events().emit(&Event::Warning { stage: Some(self.task.stage().to_owned()), message });
     }
 }

@@ -113,6 +113,8 @@ fn columns(traces: &[Trace], sample: &Sample, ids: &StringViewArray) -> Vec<(&'s
         (trace::SEED, integers(traces.iter().map(|trace| trace.request.sampling.seed))),
         (trace::TOKEN_IDS, token_ids(answers())),
         (trace::TOKEN_LOGPROBS, log_probs(answers())),
+        (trace::TOKENIZER, texts(answers().map(|answer| answer.tokenizer.as_deref()))),
+        (trace::TEMPLATE, texts(answers().map(|answer| answer.template.as_deref()))),
     ]
 }
 

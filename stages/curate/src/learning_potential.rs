@@ -1,0 +1,197 @@
+//! Learning potential of each trace: how surprising its text still is for the student that is to learn it.
+//!
+//! S(q, y) = -(1/|y|) sum over t of ln p(`y_t` | q, `y_<t`), with q the row's `messages`, y its `response` and p the
+//! student (report section on offline self-distillation). The student is scored on what it is trained on: never on
+//! `request_messages`, which hold the teacher's shots and system prompt. A finished response is scored with the token
+//! that ends a turn, a cut one without.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, ListArray, RecordBatch, StringViewArray, UInt32Array, UInt64Array,
+};
+use arrow::datatypes::UInt32Type;
+use pipeline_core::rows::{self, Messages, text_at};
+use pipeline_core::stage::Estimate;
+use pipeline_core::{Example, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, Task};
+use pipeline_models::{Message, Model, Recorded, Score, ScoreRequest};
+use schemars::JsonSchema;
+use schemas::{queries, traces};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::calls;
+
+/// Fills `learning_potential`: the mean negative log-likelihood of each response under the student, nats per token.
+///
+/// The student is a model with `engine = "local"` (or recorded scores of one); servers do not score given texts. The
+/// response is scored after the row's `messages`, with the token that ends a turn where `finish_reason` is `stop`. Token
+/// ids of the row are used as they were sampled where they are the student's own. A row without a response falls out with
+/// the reason `no_response`, one without messages with `no_messages`, one that is longer than the student's context with
+/// `context_exceeded`. Scores are kept in the call store: what was scored once is never scored again.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LearningPotential {
+    /// Name of a model in `[models]`: the student.
+    model: String,
+}
+
+/// The columns that requests are made of.
+struct Rows<'a> {
+    messages: Messages<'a>,
+    responses: &'a StringViewArray,
+    finish_reasons: &'a StringViewArray,
+    token_ids: &'a ListArray,
+    tokenizers: &'a StringViewArray,
+}
+
+impl Stage for LearningPotential {
+    const KIND: &'static str = "learning_potential";
+    const VERSION: u32 = 1;
+    const PORTS: &'static [Port] = &[Port::rows(&["traces"], &[queries::MESSAGES, traces::RESPONSE])];
+    const DETERMINISTIC: bool = false;
+    const MODEL_PARAMS: &'static [&'static str] = &["model"];
+    const SCORES: bool = true;
+
+    fn example() -> Example {
+        let row = |id: &str, prompt: Option<&str>, response: Option<&str>, finish_reason: &str| {
+            let messages = prompt.map(|prompt| json!([{"role": "user", "content": prompt}]));
+            json!({
+                "query_id": id, "trace_id": format!("{id}-0"), "domain": "math", "messages": messages,
+                "response": response, "finish_reason": finish_reason,
+            })
+        };
+        let rows = vec![
+            row("a", Some("What is 2 + 2?"), Some("2 + 2 = 4. The answer is \\boxed{4}."), "stop"),
+            row("b", Some("2 加 2 等于多少？"), Some("等于"), "length"),
+            row("c", Some("What is 3 + 3?"), None, "stop"),
+            row("d", None, Some("6"), "stop"),
+        ];
+        let rejected = ["no_messages", "no_response"];
+        Example::rows(json!({"model": "student"}), "rows", &traces::TABLE, rows).gives(2, &rejected)
+    }
+
+    fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
+        Ok(vec![Output::same(inputs.expect("rows")?.clone().fill([traces::LEARNING_POTENTIAL]))])
+    }
+
+    fn estimate(&self, rows: u64) -> Option<Estimate> {
+        Some(Estimate { calls: rows, max_tokens: 0 })
+    }
+
+    fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
+        let model = calls::model(task, &self.model)?;
+        calls::ensure(task, requests, |requests, progress, cancel| model.ensure_scores(requests, progress, cancel))?;
+        let (mut read, mut missing) = (0_u64, 0_u64);
+        for batch in task.batches()? {
+            let batch = batch?;
+            read += batch.num_rows() as u64;
+            missing += collect(task, model.as_ref(), &batch)?;
+        }
+        calls::leave_out(task, missing, read, "traces have no score")
+    }
+}
+
+/// The requests of all rows of a batch that can be scored.
+fn requests(batch: &RecordBatch) -> Result<Vec<ScoreRequest>, StageError> {
+    let rows = Rows::new(batch)?;
+    Ok((0..batch.num_rows()).filter_map(|row| rows.request(row).ok()).collect())
+}
+
+/// Writes the rows of a batch with their scores; returns the number of rows that lack one for a passing reason.
+fn collect(task: &mut Task<'_>, model: &dyn Model, batch: &RecordBatch) -> Result<u64, StageError> {
+    let rows = Rows::new(batch)?;
+    let (mut kept, mut potentials) = (Vec::new(), Vec::new());
+    let (mut fallen, mut rejections) = (Vec::new(), Vec::new());
+    let mut missing = 0;
+    for (row, number) in (0_u64..).zip(0..batch.num_rows()) {
+        let outcome = match rows.request(number) {
+            Err(rejection) => Err(rejection),
+            Ok(request) => match model.score_of(&request).map_err(|error| calls::model_error(&error))? {
+                Recorded::Answer(score) => Ok(potential(score)),
+                Recorded::RowError { code, message } => Err(Rejection::new(code, Some(json!({"message": message})))),
+                Recorded::Missing => {
+                    missing += 1;
+                    continue;
+                }
+            },
+        };
+        match outcome {
+            Ok(potential) => {
+                kept.push(row);
+                potentials.push(potential);
+            }
+            Err(rejection) => {
+                fallen.push(row);
+                rejections.push(rejection);
+            }
+        }
+    }
+    let taken = arrow::compute::take_record_batch(batch, &UInt64Array::from(kept))?;
+    let potentials: ArrayRef = Arc::new(Float64Array::from(potentials));
+    let written = rows::with_columns(&taken, &task.schema()?, &[(traces::LEARNING_POTENTIAL, potentials)])?;
+    task.write(&written)?;
+    task.reject(&arrow::compute::take_record_batch(batch, &UInt64Array::from(fallen))?, &rejections)?;
+    Ok(missing)
+}
+
+/// S(q, y), in nats per token.
+fn potential(score: Score) -> f64 {
+    // without `+ 0.0` a certain text would have the potential -0
+    -score.log_prob / f64::from(score.tokens) + 0.0
+}
+
+impl<'a> Rows<'a> {
+    fn new(batch: &'a RecordBatch) -> Result<Self, StageError> {
+        Ok(Self {
+            messages: Messages::new(batch, queries::MESSAGES)?,
+            responses: rows::texts(batch, traces::RESPONSE)?,
+            finish_reasons: rows::texts(batch, traces::FINISH_REASON)?,
+            token_ids: rows::lists(batch, traces::TOKEN_IDS)?,
+            tokenizers: rows::texts(batch, traces::TOKENIZER)?,
+        })
+    }
+
+    /// What is to be scored of a row, or why nothing can be.
+    fn request(&self, row: usize) -> Result<ScoreRequest, Rejection> {
+        let messages: Vec<Message> = self
+            .messages
+            .at(row)
+            .into_iter()
+            .map(|message| Message {
+                role: message.role.to_owned(),
+                content: message.content.to_owned(),
+                tool_calls: message.tool_calls.map(str::to_owned),
+            })
+            .collect();
+        if messages.is_empty() {
+            return Err(Rejection::new("no_messages", None));
+        }
+        let response = text_at(self.responses, row).filter(|response| !response.is_empty());
+        let Some(response) = response else {
+            return Err(Rejection::new("no_response", None));
+        };
+        let tokenizer = text_at(self.tokenizers, row);
+        let token_ids = tokenizer.and_then(|_| ids_at(self.token_ids, row));
+        Ok(ScoreRequest {
+            messages,
+            response: response.to_owned(),
+            is_complete: text_at(self.finish_reasons, row) == Some("stop"),
+            tokenizer: token_ids.as_ref().and(tokenizer).map(str::to_owned),
+            token_ids,
+        })
+    }
+}
+
+/// The token ids of a row; none where some are missing.
+fn ids_at(lists: &ListArray, row: usize) -> Option<Vec<u32>> {
+    if lists.is_null(row) {
+        return None;
+    }
+    let values = lists.value(row);
+    let ids: &UInt32Array = values.as_primitive_opt::<UInt32Type>()?;
+    (ids.null_count() == 0 && !ids.is_empty()).then(|| ids.values().to_vec())
+}
+
+#[cfg(test)]
+mod tests;
