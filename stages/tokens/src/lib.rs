@@ -1,1 +1,21 @@
 //! Tokenizers, chat templates, and the metadata of GGUF files. Plain functions, nothing of ours.
+//!
+//! One tokenizer counts, encodes and decodes for the whole project, whether it comes from a `tokenizer.json` or from the
+//! metadata of a GGUF file. Text of users and teachers is always ordinary text here: control tokens come from a chat
+//! template alone, so that no text can close a turn or open another one.
+
+mod bpe;
+mod definition;
+mod ends;
+mod error;
+pub mod gguf;
+mod gguf_tokenizer;
+mod pieces;
+mod template;
+mod tokenizer;
+
+pub use ends::EndTokens;
+pub use error::TokensError;
+pub use gguf::Gguf;
+pub use template::{ChatTemplate, Turn};
+pub use tokenizer::Tokenizer;
