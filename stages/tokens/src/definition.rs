@@ -17,6 +17,7 @@ const LARGEST_ID: u32 = 1 << 24;
 
 /// An entry of `added_tokens`.
 #[derive(Debug, Clone, Deserialize, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the file's own form")]
 pub(crate) struct Added {
     pub id: u32,
     pub content: String,
@@ -152,26 +153,26 @@ impl Definition {
         let mut added: Vec<&Added> = self.added.iter().collect();
         added.sort_by_key(|added| added.id);
         for one in added {
-            let flags = [one.special, one.single_word, one.lstrip, one.rstrip, one.normalized];
-            // a control token is never matched in text: how it would be is of no account
-            let flags = if one.special { Value::from("special") } else { Value::from(flags.to_vec()) };
+            let mut flags = vec![one.special, one.lstrip, one.rstrip];
+            // a control token is never looked for in text
+            if !one.special {
+                flags.extend([one.single_word, one.normalized]);
+            }
+            let flags = Value::from(flags);
             field("added", &Value::from(vec![Value::from(one.id), Value::from(one.content.as_str()), flags]));
         }
-        match &self.fast {
-            Ok(shape) => {
-                field("split", &Value::from(shape.split.name()));
-                field("nfc", &Value::from(shape.nfc));
+        if let Ok(shape) = &self.fast {
+            field("split", &Value::from(shape.split.name()));
+            field("nfc", &Value::from(shape.nfc));
+        } else {
+            for name in ["normalizer", "pre_tokenizer", "decoder"] {
+                field(name, file.get(name).unwrap_or(&Value::Null));
             }
-            Err(_) => {
-                for name in ["normalizer", "pre_tokenizer", "decoder"] {
-                    field(name, file.get(name).unwrap_or(&Value::Null));
-                }
-                for name in ["byte_fallback", "fuse_unk"] {
-                    field(name, &Value::from(flag(model, name)));
-                }
-                for name in ["continuing_subword_prefix", "end_of_word_suffix"] {
-                    field(name, &Value::from(model.get(name).and_then(Value::as_str).unwrap_or("")));
-                }
+            for name in ["byte_fallback", "fuse_unk"] {
+                field(name, &Value::from(flag(model, name)));
+            }
+            for name in ["continuing_subword_prefix", "end_of_word_suffix"] {
+                field(name, &Value::from(model.get(name).and_then(Value::as_str).unwrap_or("")));
             }
         }
         field("kind", &Value::from(self.kind.as_str()));
@@ -192,12 +193,17 @@ impl Definition {
         if self.vocabulary.is_empty() {
             hash.update(sorted(model).to_string());
         }
-        let mut text = "sha256:".to_owned();
-        for byte in hash.finalize() {
-            text.push_str(&format!("{byte:02x}"));
-        }
-        text
+        sha256_text(hash)
     }
+}
+
+/// `sha256:` and 64 hexadecimal digits.
+pub(crate) fn sha256_text(hash: Sha256) -> String {
+    let mut text = "sha256:".to_owned();
+    for byte in hash.finalize() {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
 }
 
 fn sorted(value: &Value) -> Value {

@@ -37,7 +37,9 @@ fn scalar(bytes: &mut Vec<u8>, value: &Value) {
         Value::Array(values) => {
             bytes.extend(values.first().map_or(4, kind).to_le_bytes());
             bytes.extend((values.len() as u64).to_le_bytes());
-            values.iter().for_each(|value| scalar(bytes, value));
+            for value in values {
+                scalar(bytes, value);
+            }
         }
     }
 }
@@ -55,7 +57,7 @@ pub(crate) fn written(metadata: &[(&str, Value)], tensors: &[Planned<'_>], data:
     for (name, dims, kind, offset) in tensors {
         text(&mut bytes, name);
         bytes.extend(u32::try_from(dims.len()).unwrap().to_le_bytes());
-        dims.iter().for_each(|dim| bytes.extend(dim.to_le_bytes()));
+        bytes.extend(dims.iter().flat_map(|dim| dim.to_le_bytes()));
         bytes.extend(kind.to_le_bytes());
         bytes.extend(offset.to_le_bytes());
     }
@@ -148,10 +150,7 @@ fn what_contradicts_the_format_is_named() {
     assert!(one(&[33], 3, 0).contains("not whole blocks of 32 (Q4_1)"));
     assert!(one(&[4], 0, 8).contains("not a multiple of the alignment 32"));
     assert!(one(&[u64::MAX, 2], 0, 0).contains("dimensions"));
-    assert!(
-        one(&[u64::MAX / 4], 0, 0).contains("needs 18446744073709551612 bytes")
-            || one(&[u64::MAX / 4], 0, 0).contains("beyond any file")
-    );
+    assert!(one(&[u64::MAX / 4], 0, 0).contains("beyond any file"));
     assert!(one(&[0], 0, 0).contains("dimensions"));
     assert!(one(&[], 0, 0).contains("0 dimensions"));
     assert!(one(&[1, 1, 1, 1, 1], 0, 0).contains("5 dimensions"));

@@ -48,7 +48,7 @@ impl<'t> Guard<'t> {
         let mut marks = BTreeSet::new();
         let specials = self.tokenizer.special_matcher();
         for found in specials.iter().flat_map(|specials| specials.anywhere.find_overlapping_iter(text)) {
-            marks.insert(self.breaking(text, found.start()));
+            marks.insert(breaking(text, found.start()));
         }
         let (start, end) = (text.len() - text.trim_start().len(), text.trim_end().len());
         for special in self.tokenizer.specials() {
@@ -61,7 +61,7 @@ impl<'t> Guard<'t> {
                 }
                 for stop in [text.len(), end] {
                     if stop >= start && text[..stop].ends_with(head) {
-                        marks.insert(self.breaking(text, stop - head.len()));
+                        marks.insert(breaking(text, stop - head.len()));
                     }
                 }
             }
@@ -75,11 +75,6 @@ impl<'t> Guard<'t> {
         }
         marked.push_str(&text[from..]);
         marked
-    }
-
-    /// Where a mark breaks the control token that begins at `start`: after its first character.
-    fn breaking(&self, text: &str, start: usize) -> usize {
-        start + text[start..].chars().next().map_or(0, char::len_utf8)
     }
 
     /// The ids of a filled-in template.
@@ -109,6 +104,11 @@ impl<'t> Guard<'t> {
             ids.extend(self.tokenizer.encode(text));
         }
     }
+}
+
+/// Where a mark breaks the control token that begins at `start`: after its first character.
+fn breaking(text: &str, start: usize) -> usize {
+    start + text[start..].chars().next().map_or(0, char::len_utf8)
 }
 
 /// Some control tokens take in the white space before or after them.

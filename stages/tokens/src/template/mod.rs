@@ -15,6 +15,7 @@ use minijinja::Environment;
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 
+use crate::definition::sha256_text;
 use crate::error::TokensError;
 use crate::gguf::Gguf;
 use crate::tokenizer::{Tokenizer, is_gguf};
@@ -66,13 +67,12 @@ impl ChatTemplate {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self {
             environment,
             source: source.to_owned(),
             bos: bos.to_owned(),
             eos: eos.to_owned(),
-            digest: format!("sha256:{digest}"),
+            digest: sha256_text(hash),
         })
     }
 

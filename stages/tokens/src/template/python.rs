@@ -140,6 +140,7 @@ pub(super) fn with_arguments(mut calls: Json) -> Json {
 }
 
 /// `json.dumps(value, ensure_ascii=False)` with its spaces; minijinja's own filter escapes for HTML.
+#[expect(clippy::needless_pass_by_value, reason = "the form of a filter with keywords")]
 fn tojson(value: &Value, kwargs: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = kwargs.get("indent")?;
     let sort: Option<bool> = kwargs.get("sort_keys")?;

@@ -89,14 +89,14 @@ fn synthetic(pattern: Option<&str>, ignore_merges: bool, special_in_vocabulary: 
             left = whole;
         }
     }
-    let mut next = vocabulary.len();
+    let first = vocabulary.len();
     let mut added = Vec::new();
-    for (text, special) in [("<|im_start|>", true), ("<|im_end|>", true), ("<think>", false), ("</think>", false)] {
-        added.push(json!({"id": next, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": special}));
+    let specials = [("<|im_start|>", true), ("<|im_end|>", true), ("<think>", false), ("</think>", false)];
+    for (index, (text, special)) in specials.into_iter().enumerate() {
+        added.push(json!({"id": first + index, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": special}));
         if special_in_vocabulary {
             vocabulary.push(text.to_owned());
         }
-        next += 1;
     }
     let vocab: serde_json::Map<String, serde_json::Value> =
         vocabulary.into_iter().enumerate().map(|(id, text)| (text, json!(id))).collect();
@@ -209,11 +209,11 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// The values of a file: JSON, JSON lines, compressed or not.
 fn values(path: &Path) -> Option<Vec<serde_json::Value>> {
-    let name = path.file_name()?.to_str()?;
     let mut content = String::new();
-    if name.ends_with(".gz") {
+    let extension = path.extension()?.to_str()?;
+    if extension == "gz" {
         flate2::read::MultiGzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut content).unwrap();
-    } else if name.ends_with(".json") || name.ends_with(".jsonl") {
+    } else if extension == "json" || extension == "jsonl" {
         content = std::fs::read_to_string(path).unwrap();
     } else {
         return None;
