@@ -83,7 +83,7 @@ fn a_server_that_is_to_score_is_a_mistake_found_before_anything_runs() {
         let pieces = [
             "kind `learning_potential`: model `student` has engine `openai`, and servers do not score given texts",
             "only engine `local` can",
-            "dag.toml:16:1",
+            "dag.toml:16:9",
         ];
         for piece in pieces {
             assert!(ended.err.contains(piece), "no `{piece}` in\n{}", ended.err);

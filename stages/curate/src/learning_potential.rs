@@ -67,7 +67,7 @@ impl Stage for LearningPotential {
             row("c", Some("What is 3 + 3?"), None, "stop"),
             row("d", None, Some("6"), "stop"),
         ];
-        let rejected = ["no_messages", "no_response"];
+        let rejected = ["no_response", "no_messages"];
         Example::rows(json!({"model": "student"}), "rows", &traces::TABLE, rows).gives(2, &rejected)
     }
 
