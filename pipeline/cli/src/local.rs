@@ -40,7 +40,7 @@ pub fn digest(path: &Path, digests: &FileDigests) -> Result<String, StageError> 
     for name in names {
         hasher.update(format!("{}  {name}\n", digests.sha256(&path.join(&name))?));
     }
-    Ok(format!("sha256:{}", hex(&hasher.finalize())))
+    Ok(format!("sha256:{:x}", hasher.finalize()))
 }
 
 fn deciding_files(folder: &Path) -> Result<Vec<String>, StageError> {
@@ -55,10 +55,6 @@ fn deciding_files(folder: &Path) -> Result<Vec<String>, StageError> {
     }
     names.sort_unstable();
     Ok(names)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// How weights are opened, with `threads` threads that each work on a batch of their own.
@@ -104,7 +100,7 @@ mod tests {
             .current_dir(folder.path())
             .output()
             .unwrap();
-        assert_eq!(digest_of(folder.path()), format!("sha256:{}", hex(&Sha256::digest(&printed.stdout))));
+        assert_eq!(digest_of(folder.path()), format!("sha256:{:x}", Sha256::digest(&printed.stdout)));
     }
 
     #[test]

@@ -250,14 +250,10 @@ fn sha256_of_file(path: &Path) -> std::io::Result<String> {
     loop {
         let count = file.read(&mut buffer)?;
         if count == 0 {
-            return Ok(hex(&hasher.finalize()));
+            return Ok(format!("{:x}", hasher.finalize()));
         }
         hasher.update(&buffer[..count]);
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -222,23 +222,23 @@ impl<'p, 'a, Q: Work> Feeding<'p, 'a, Q> {
                 }
             }
             self.progress.update(&self.counts);
-            let is_fed = !self.has_more && self.held.is_none() && self.waiting.is_empty();
-            if is_fed || self.pass.is_stopped() {
+            let is_over = self.pass.is_stopped() || self.is_fed();
+            if is_over {
                 self.pass.close();
-                let Some(worker) = worker.take_if(|worker| worker.is_finished()) else {
-                    if worker.is_none() {
-                        return None;
-                    }
-                    self.follow();
-                    continue;
-                };
-                return Some(self.ended(worker));
             }
             if let Some(worker) = worker.take_if(|worker| worker.is_finished()) {
                 return Some(self.ended(worker));
             }
+            if is_over && worker.is_none() {
+                return None;
+            }
             self.follow();
         }
+    }
+
+    /// Whether nothing more can be laid out.
+    fn is_fed(&self) -> bool {
+        !self.has_more && self.held.is_none() && self.waiting.is_empty()
     }
 
     fn start<'scope>(&self, scope: &'scope Scope<'scope, 'p>, weights: Arc<dyn Weights>) -> Worker<'scope> {
@@ -252,7 +252,7 @@ impl<'p, 'a, Q: Work> Feeding<'p, 'a, Q> {
         while let Ok(event) = self.inbox.try_recv() {
             self.take(&event);
         }
-        let is_done = self.laid_out == 0 && !self.has_more && self.held.is_none() && self.waiting.is_empty();
+        let is_done = self.laid_out == 0 && self.is_fed();
         if ended.is_ok() && !is_done && !self.pass.is_stopped() {
             return Err(WeightsError::new("they ended before every request was answered"));
         }
