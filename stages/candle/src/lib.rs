@@ -1,6 +1,15 @@
 //! Nets, ops with backward, decoding and scoring: the local model.
 
-pub mod decode;
-mod forward;
+mod error;
+pub mod kernels;
+mod net;
+mod weights;
 
-pub use forward::{Forward, NetError, PAGE, Span, Step, log_softmax_at};
+pub mod decode;
+
+pub use error::NetError;
+pub use kernels::log_softmax_at;
+pub use net::{
+    Architecture, Arithmetic, Cache, Decoder, Forward, Layer, Linear, Net, NetConfig, PAGE, RopeScaling, Rotary, Span,
+    Step,
+};

@@ -1,0 +1,225 @@
+//! Weights of a linear layer in panels, and the product of rows with them.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::LANES;
+use super::tile::{self, MOST_ROWS};
+
+/// Depth of a block of weights that stays in the first-level cache while several tiles of rows use it: 16 KiB.
+const DEPTH: usize = 256;
+/// Rows whose block of `DEPTH` columns stays in the second-level cache.
+const ROWS: usize = 96;
+
+/// A matrix `[out, in]` that rows are multiplied with: `y = x W^T`.
+///
+/// Laid out in panels of 16 outputs, `[out / 16][in][16]`; the last panel is filled with zeros.
+#[derive(Debug, Clone)]
+pub struct Matrix {
+    outputs: usize,
+    inputs: usize,
+    panels: Vec<f32>,
+}
+
+/// Buffers that products need; reused from call to call.
+#[derive(Debug, Default)]
+pub struct Panels {
+    rows: Vec<f32>,
+}
+
+impl Matrix {
+    /// From row-major weights `[outputs, inputs]`.
+    pub fn new(weights: &[f32], outputs: usize, inputs: usize) -> Self {
+        let mut panels = vec![0.0; outputs.div_ceil(LANES) * inputs * LANES];
+        for (panel, rows) in panels.chunks_exact_mut(inputs * LANES).zip(weights.chunks(inputs * LANES)) {
+            for (column, row) in rows.chunks_exact(inputs).enumerate() {
+                for (slot, weight) in panel.chunks_exact_mut(LANES).zip(row) {
+                    slot[column] = *weight;
+                }
+            }
+        }
+        Self { outputs, inputs, panels }
+    }
+
+    /// From the transposed weights `[inputs, outputs]`, row-major.
+    pub fn transposed(weights: &[f32], inputs: usize, outputs: usize) -> Self {
+        let mut panels = vec![0.0; outputs.div_ceil(LANES) * inputs * LANES];
+        for (index, panel) in panels.chunks_exact_mut(inputs * LANES).enumerate() {
+            let first = index * LANES;
+            let width = LANES.min(outputs - first);
+            for (slot, row) in panel.chunks_exact_mut(LANES).zip(weights.chunks_exact(outputs)) {
+                slot[..width].copy_from_slice(&row[first..first + width]);
+            }
+        }
+        Self { outputs, inputs, panels }
+    }
+
+    /// Rows of the weights: width of the result.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Columns of the weights: width of what is multiplied.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Copies row `index` of the weights.
+    pub fn row(&self, index: usize, row: &mut [f32]) {
+        let panel = index / LANES * self.inputs * LANES;
+        let column = index % LANES;
+        for (value, slot) in row.iter_mut().zip(self.panels[panel..].chunks_exact(LANES)) {
+            *value = slot[column];
+        }
+    }
+
+    /// `y = x W^T + bias` for `x` of `[rows, inputs]`, into `y` of `[rows, outputs]`, which is overwritten.
+    ///
+    /// Every element is one chain of fused multiply-adds over the inputs in ascending order from 0, the bias last: the
+    /// same bits for any number of rows.
+    pub fn multiply(&self, x: &[f32], bias: Option<&[f32]>, y: &mut [f32], buffers: &mut Panels) {
+        if self.inputs == 0 || self.outputs == 0 {
+            y.fill(0.0);
+            return;
+        }
+        for (x, y) in x.chunks(ROWS * self.inputs).zip(y.chunks_mut(ROWS * self.outputs)) {
+            let rows = y.len() / self.outputs;
+            let tiles = rows.div_ceil(MOST_ROWS);
+            let depth = if tiles == 1 { self.inputs } else { DEPTH };
+            for first in (0..self.inputs).step_by(depth) {
+                let depth = depth.min(self.inputs - first);
+                interleave(x, self.inputs, first, depth, rows, &mut buffers.rows);
+                Arch::new().dispatch(Product { matrix: self, x: &buffers.rows, rows, first, depth, y });
+            }
+            if let Some(bias) = bias {
+                y.chunks_exact_mut(self.outputs).for_each(|y| super::add(y, bias));
+            }
+        }
+    }
+}
+
+/// Numbers of rows of the tiles that `rows` are cut into, as equal as can be.
+#[inline(always)]
+fn tiles(rows: usize) -> impl Iterator<Item = usize> {
+    let count = rows.div_ceil(MOST_ROWS);
+    (0..count).map(move |index| rows / count + usize::from(index < rows % count))
+}
+
+/// Copies columns `first..first + depth` of `x` tile by tile, within a tile column by column.
+fn interleave(x: &[f32], inputs: usize, first: usize, depth: usize, rows: usize, to: &mut Vec<f32>) {
+    to.resize(rows * depth, 0.0);
+    let mut row = 0;
+    let mut rest = to.as_mut_slice();
+    for height in tiles(rows) {
+        let (tile, others) = rest.split_at_mut(height * depth);
+        rest = others;
+        for index in 0..height {
+            let source = &x[(row + index) * inputs + first..][..depth];
+            for (slot, value) in tile.chunks_exact_mut(height).zip(source) {
+                slot[index] = *value;
+            }
+        }
+        row += height;
+    }
+}
+
+/// One block of depth of a product, for all panels.
+struct Product<'a> {
+    matrix: &'a Matrix,
+    x: &'a [f32],
+    rows: usize,
+    first: usize,
+    depth: usize,
+    y: &'a mut [f32],
+}
+
+impl WithSimd for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match S::F32_LANES {
+            16 => self.run::<S, 1, 8, 6, 4, 4>(simd),
+            8 => self.run::<S, 2, 6, 3, 2, 1>(simd),
+            4 => self.run::<S, 4, 3, 2, 2, 1>(simd),
+            _ => self.run::<S, 16, 1, 1, 1, 1>(simd),
+        }
+    }
+}
+
+impl Product<'_> {
+    /// `P1`, `P2`, `P3` panels at once for tiles of 1, 2 and 3 rows, `P4` for more: as many as registers hold.
+    #[inline(always)]
+    fn run<S: Simd, const V: usize, const P1: usize, const P2: usize, const P3: usize, const P4: usize>(
+        mut self,
+        simd: S,
+    ) {
+        let panels = self.matrix.outputs.div_ceil(LANES);
+        let mut panel = 0;
+        // few rows: several panels at once; the rest one by one
+        let wide = match self.rows {
+            1 => P1,
+            2 => P2,
+            3 => P3,
+            _ => P4,
+        };
+        while panel < panels {
+            let count = if panel + wide <= panels { wide } else { 1 };
+            let (mut row, mut offset) = (0, 0);
+            for height in tiles(self.rows) {
+                let x = &self.x[offset..offset + height * self.depth];
+                match (height, count > 1) {
+                    (1, true) => self.tile::<S, 1, P1, V>(simd, x, row, panel, count),
+                    (2, true) => self.tile::<S, 2, P2, V>(simd, x, row, panel, count),
+                    (3, true) => self.tile::<S, 3, P3, V>(simd, x, row, panel, count),
+                    (4, true) => self.tile::<S, 4, P4, V>(simd, x, row, panel, count),
+                    (5, true) => self.tile::<S, 5, P4, V>(simd, x, row, panel, count),
+                    (6, true) => self.tile::<S, 6, P4, V>(simd, x, row, panel, count),
+                    (1, false) => self.tile::<S, 1, 1, V>(simd, x, row, panel, count),
+                    (2, false) => self.tile::<S, 2, 1, V>(simd, x, row, panel, count),
+                    (3, false) => self.tile::<S, 3, 1, V>(simd, x, row, panel, count),
+                    (4, false) => self.tile::<S, 4, 1, V>(simd, x, row, panel, count),
+                    (5, false) => self.tile::<S, 5, 1, V>(simd, x, row, panel, count),
+                    _ => self.tile::<S, 6, 1, V>(simd, x, row, panel, count),
+                }
+                row += height;
+                offset += height * self.depth;
+            }
+            panel += count;
+        }
+    }
+
+    #[inline(always)]
+    fn tile<S: Simd, const M: usize, const P: usize, const V: usize>(
+        &mut self,
+        simd: S,
+        x: &[f32],
+        row: usize,
+        panel: usize,
+        count: usize,
+    ) {
+        debug_assert_eq!(count, P);
+        let (inputs, outputs) = (self.matrix.inputs, self.matrix.outputs);
+        let mut sums = tile::zeros::<S, M, P, V>(simd);
+        if self.first > 0 {
+            for (m, sums) in sums.iter_mut().enumerate() {
+                for (p, sums) in sums.iter_mut().enumerate() {
+                    let column = (panel + p) * LANES;
+                    let end = outputs.min(column + LANES);
+                    *sums = tile::load::<S, V>(&self.y[(row + m) * outputs..][column..end]);
+                }
+            }
+        }
+        let weights = std::array::from_fn::<_, P, _>(|p| {
+            let start = ((panel + p) * inputs + self.first) * LANES;
+            tile::registers::<S, V>(&self.matrix.panels[start..start + self.depth * LANES])
+        });
+        tile::accumulate::<S, M, P, V>(simd, x.as_chunks::<M>().0, weights, &mut sums);
+        for (m, sums) in sums.iter().enumerate() {
+            for (p, sums) in sums.iter().enumerate() {
+                let column = (panel + p) * LANES;
+                let end = outputs.min(column + LANES);
+                tile::store::<S, V>(&mut self.y[(row + m) * outputs..][column..end], *sums);
+            }
+        }
+    }
+}

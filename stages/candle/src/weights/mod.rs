@@ -1,0 +1,109 @@
+//! Where weights come from: GGUF files, Hugging Face folders, or a random seed; and how a decoder is put together of them.
+//!
+//! Tensors go by their Hugging Face names and layouts; a source translates.
+
+mod random;
+
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use crate::NetError;
+use crate::net::{Decoder, Layer, Linear, NetConfig};
+
+pub(crate) use random::Random;
+
+/// Named tensors.
+pub(crate) trait Source: Sync {
+    /// Reads a tensor as row-major `f32` values.
+    ///
+    /// # Errors
+    /// When it is missing, of another shape, cut, or not finite.
+    fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, NetError>;
+}
+
+/// Makes the two kinds of weights out of values: matrices `[out, in]` and vectors. The name is that of Hugging Face.
+pub(crate) trait Form: Sync {
+    /// A matrix.
+    type Matrix: Send;
+    /// A vector.
+    type Vector: Send;
+
+    /// From row-major values of `[outputs, inputs]`.
+    fn matrix(&self, name: &str, values: Vec<f32>, outputs: usize, inputs: usize) -> Result<Self::Matrix, NetError>;
+
+    /// From values.
+    fn vector(&self, name: &str, values: Vec<f32>) -> Result<Self::Vector, NetError>;
+}
+
+/// Name of the embedding.
+pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
+/// Name of the head.
+pub(crate) const HEAD: &str = "lm_head.weight";
+/// Name of the last norm.
+pub(crate) const NORM: &str = "model.norm.weight";
+
+/// Name of a tensor of a layer.
+pub(crate) fn layer_tensor(layer: usize, part: &str) -> String {
+    format!("model.layers.{layer}.{part}")
+}
+
+/// Puts a decoder together, tensor by tensor, so that values in both forms never pile up.
+pub(crate) fn assemble<F: Form>(
+    config: &NetConfig,
+    source: &impl Source,
+    form: &F,
+) -> Result<Decoder<F::Matrix, F::Vector>, NetError> {
+    let assembly = Assembly { config, source, form };
+    let (vocabulary, hidden) = (config.vocabulary, config.hidden);
+    let embedding = assembly.matrix(EMBEDDING, vocabulary, hidden)?;
+    let head = if config.tied { None } else { Some(assembly.matrix(HEAD, vocabulary, hidden)?) };
+    let norm = assembly.vector(NORM, hidden)?;
+    let layers = (0..config.layers).into_par_iter().map(|layer| assembly.layer(layer)).collect::<Result<_, _>>()?;
+    Ok(Decoder { embedding, layers, norm, head })
+}
+
+struct Assembly<'a, S, F> {
+    config: &'a NetConfig,
+    source: &'a S,
+    form: &'a F,
+}
+
+impl<S: Source, F: Form> Assembly<'_, S, F> {
+    fn matrix(&self, name: &str, outputs: usize, inputs: usize) -> Result<F::Matrix, NetError> {
+        self.form.matrix(name, self.source.read(name, &[outputs, inputs])?, outputs, inputs)
+    }
+
+    fn vector(&self, name: &str, width: usize) -> Result<F::Vector, NetError> {
+        self.form.vector(name, self.source.read(name, &[width])?)
+    }
+
+    fn linear(
+        &self,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+        has_bias: bool,
+    ) -> Result<Linear<F::Matrix, F::Vector>, NetError> {
+        let weight = self.matrix(&format!("{name}.weight"), outputs, inputs)?;
+        let bias = if has_bias { Some(self.vector(&format!("{name}.bias"), outputs)?) } else { None };
+        Ok(Linear { weight, bias })
+    }
+
+    fn layer(&self, layer: usize) -> Result<Layer<F::Matrix, F::Vector>, NetError> {
+        let NetConfig { hidden, intermediate, qkv_bias, head_dim, .. } = *self.config;
+        let (queries, keys) = (self.config.heads * head_dim, self.config.kv_heads * head_dim);
+        let name = |part: &str| layer_tensor(layer, part);
+        Ok(Layer {
+            attention_norm: self.vector(&name("input_layernorm.weight"), hidden)?,
+            query: self.linear(&name("self_attn.q_proj"), queries, hidden, qkv_bias)?,
+            key: self.linear(&name("self_attn.k_proj"), keys, hidden, qkv_bias)?,
+            value: self.linear(&name("self_attn.v_proj"), keys, hidden, qkv_bias)?,
+            output: self.linear(&name("self_attn.o_proj"), hidden, queries, false)?,
+            feed_norm: self.vector(&name("post_attention_layernorm.weight"), hidden)?,
+            gate: self.linear(&name("mlp.gate_proj"), intermediate, hidden, false)?,
+            up: self.linear(&name("mlp.up_proj"), intermediate, hidden, false)?,
+            down: self.linear(&name("mlp.down_proj"), hidden, intermediate, false)?,
+        })
+    }
+}
