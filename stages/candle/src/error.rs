@@ -110,6 +110,9 @@ pub enum NetError {
         /// Bytes that the system has left.
         available: u64,
     },
+    /// The GGUF container cannot be read.
+    #[error(transparent)]
+    Gguf(#[from] stage_tokens::TokensError),
     /// The tensor library refuses an operation.
     #[error("tensor operation: {0}")]
     Tensor(#[from] candle_core::Error),

@@ -92,9 +92,8 @@ impl KeyValues {
     }
 
     fn values(&self, page: u32, head: usize, panel: usize, heads: Heads) -> &[f32] {
-        let start = page as usize * heads.page_elements()
-            + head * heads.head_elements()
-            + PAGE * (heads.width + panel * LANES);
+        let start =
+            page as usize * heads.page_elements() + head * heads.head_elements() + PAGE * (heads.width + panel * LANES);
         &self.pages[start..start + PAGE * LANES]
     }
 }

@@ -1,12 +1,12 @@
 //! Passes over packed weights: decoding and scoring.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::cache::{self, Cache};
 use super::{Arithmetic, Decoder, Forward, Linear, NetConfig, PAGE, Rotary, Step};
 use crate::NetError;
 use crate::kernels::{self, Heads, Matrix, log_softmax_at};
-use crate::weights::{self, Form, Random};
+use crate::weights::{self, FolderWeights, Form, GgufWeights, Random};
 
 /// Rows whose logits are held at once when only log-probabilities are asked for.
 const HEAD_ROWS: usize = 64;
@@ -24,6 +24,23 @@ impl Net {
     pub(crate) fn new(config: NetConfig, decoder: Decoder<Matrix, Vec<f32>>) -> Self {
         let rotary = Rotary::new(&config);
         Self { config, decoder, rotary }
+    }
+
+    /// Loads a `.gguf` file, or a folder with `config.json` and safetensors.
+    ///
+    /// Values are dequantised to `f32`; on the way no tensor is held in more than two forms.
+    ///
+    /// # Errors
+    /// A file that is cut, a configuration that is not supported, tensors that are missing, extra, misshaped or not finite.
+    pub fn load(path: &Path) -> Result<Self, NetError> {
+        if path.is_dir() {
+            let weights = FolderWeights::open(path)?;
+            let decoder = weights::assemble(&weights.config, &weights, &Panelled)?;
+            return Ok(Self::new(weights.config, decoder));
+        }
+        let weights = GgufWeights::open(path)?;
+        let decoder = weights::assemble(&weights.config, &weights, &Panelled)?;
+        Ok(Self::new(weights.config, decoder))
     }
 
     /// A net with random weights that are a function of `seed`; for tests and small models.
@@ -285,7 +302,8 @@ mod tests {
         for architecture in [Architecture::Llama, Architecture::Qwen2] {
             let net = Net::random(NetConfig::tiny(architecture), 7).unwrap();
             let sequences: Vec<Vec<u32>> = (0..8).map(|salt| sequence(20 + 11 * salt, salt)).collect();
-            let alone: Vec<_> = sequences.iter().map(|s| last_logits(&net, &[s.clone()], &[vec![]]).remove(0)).collect();
+            let alone: Vec<_> =
+                sequences.iter().map(|s| last_logits(&net, &[s.clone()], &[vec![]]).remove(0)).collect();
             for batch in [3, 8] {
                 let together = last_logits(&net, &sequences[..batch], &vec![vec![]; batch]);
                 for (alone, together) in alone.iter().zip(&together) {

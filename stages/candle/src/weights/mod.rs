@@ -2,6 +2,9 @@
 //!
 //! Tensors go by their Hugging Face names and layouts; a source translates.
 
+mod config;
+mod folder;
+mod gguf;
 mod random;
 
 use std::path::Path;
@@ -11,6 +14,8 @@ use rayon::prelude::*;
 use crate::NetError;
 use crate::net::{Decoder, Layer, Linear, NetConfig};
 
+pub(crate) use folder::FolderWeights;
+pub(crate) use gguf::GgufWeights;
 pub(crate) use random::Random;
 
 /// Named tensors.
@@ -46,6 +51,38 @@ pub(crate) const NORM: &str = "model.norm.weight";
 /// Name of a tensor of a layer.
 pub(crate) fn layer_tensor(layer: usize, part: &str) -> String {
     format!("model.layers.{layer}.{part}")
+}
+
+/// Parts of a layer that are matrices or norms.
+const LAYER_PARTS: [&str; 9] = [
+    "input_layernorm.weight",
+    "self_attn.q_proj.weight",
+    "self_attn.k_proj.weight",
+    "self_attn.v_proj.weight",
+    "self_attn.o_proj.weight",
+    "post_attention_layernorm.weight",
+    "mlp.gate_proj.weight",
+    "mlp.up_proj.weight",
+    "mlp.down_proj.weight",
+];
+/// Parts of a layer that are biases.
+const LAYER_BIASES: [&str; 3] = ["self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"];
+
+/// Parts of a layer of this configuration.
+pub(crate) fn layer_parts(config: &NetConfig) -> impl Iterator<Item = &'static str> {
+    let biases: &[&str] = if config.qkv_bias { &LAYER_BIASES } else { &[] };
+    LAYER_PARTS.iter().chain(biases).copied()
+}
+
+/// Refuses values that are NaN or infinite.
+pub(crate) fn ensure_finite(path: &Path, name: &str, values: &[f32]) -> Result<(), NetError> {
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(index) => {
+            let value = values[index];
+            Err(NetError::NotFinite { path: path.to_owned(), name: name.to_owned(), index, value })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Puts a decoder together, tensor by tensor, so that values in both forms never pile up.

@@ -11,7 +11,8 @@ pub(crate) struct Random {
 impl Source for Random {
     fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, NetError> {
         let count = shape.iter().product();
-        let mut state = name.bytes().fold(self.seed ^ 0x9e37_79b9_7f4a_7c15, |state, byte| mix(state ^ u64::from(byte)));
+        let mut state =
+            name.bytes().fold(self.seed ^ 0x9e37_79b9_7f4a_7c15, |state, byte| mix(state ^ u64::from(byte)));
         let (center, spread) = match shape {
             [_, inputs] => (0.0, (3.0 / *inputs as f32).sqrt()),
             _ if name.ends_with(".bias") => (0.0, 0.2),
