@@ -124,7 +124,7 @@ pub struct OpenOptions<'a> {
     pub environment: &'a dyn Fn(&str) -> Option<Secret>,
     /// Waits and retries.
     pub timing: Timing,
-    /// Opens the weights of engine `local`; without it that engine answers from store and recordings only.
+    /// Opens the weights of engine `local`; without it that engine answers from the store only.
     pub weights: Option<WeightsOpener>,
 }
 
@@ -281,7 +281,9 @@ pub fn open(
     let Some(id) = config.identity() else {
         return Err(ModelError::config(name, "the digest of its weights is not known"));
     };
-    let recordings = Recordings::open(&id, folder, &config.recordings)?;
+    // weights at hand answer themselves, and give the same text each time: their recordings stand in for them offline
+    let files = if config.engine == Engine::Local && !options.offline { &[][..] } else { &config.recordings[..] };
+    let recordings = Recordings::open(&id, folder, files)?;
     match config.engine {
         Engine::Replay => Ok(Arc::new(Replay::new(id, calls, recordings))),
         _ if options.offline => Ok(Arc::new(Replay::new(id, calls, recordings))),

@@ -32,8 +32,8 @@ impl ErrorClass {
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Unreachable | Self::KeyRefused | Self::BudgetSpent => 4,
-            Self::NotRecorded | Self::Store | Self::Unsupported => 3,
-            Self::Config => 2,
+            Self::NotRecorded | Self::Store => 3,
+            Self::Config | Self::Unsupported => 2,
             Self::Cancelled => 130,
         }
     }

@@ -327,8 +327,9 @@ fn missing_weights_are_named_when_something_needs_them() {
 }
 
 #[test]
-fn recordings_answer_without_weights() {
-    let setup = Setup { more: "recordings = [\"a.jsonl\"]".to_owned(), ..Setup::new(Script::default()) };
+fn recordings_stand_in_for_weights_offline_and_only_there() {
+    let more = "recordings = [\"a.jsonl\"]".to_owned();
+    let setup = Setup { more, offline: true, ..Setup::new(Script::default()) };
     let log_prob = -(0.1 + 0.2);
     let line = serde_json::json!({
         "model": DIGEST, "revision": "f32", "messages": [{"role": "user", "content": "q"}], "response": "b",
@@ -339,6 +340,9 @@ fn recordings_answer_without_weights() {
     let counts = model.ensure_scores(&mut [text("b")].into_iter(), &(), &AtomicBool::new(false)).unwrap();
     assert_eq!((counts.from_recordings, setup.opened()), (1, 0));
     assert_eq!(model.score_of(&text("b")).unwrap(), Recorded::Answer(Score { log_prob, tokens: 3 }));
+    let live = Setup { offline: false, ..setup };
+    let counts = live.open().ensure_scores(&mut [text("b")].into_iter(), &(), &AtomicBool::new(false)).unwrap();
+    assert_eq!((counts.asked, counts.from_recordings), (1, 0), "weights at hand answer themselves");
 }
 
 /// The stage of this name.

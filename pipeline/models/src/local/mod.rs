@@ -2,7 +2,7 @@
 //!
 //! The thread that calls `ensure` reads requests, looks each up, and lays what is missing on a [`Desk`](crate::Desk)
 //! from which another thread has the weights take it; each answer goes to the call store where it is told. Weights are
-//! opened when something is first missing: a run that store and recordings answer needs none.
+//! opened when something is first missing: a run that the store answers needs none.
 //!
 //! No more than [`LAID_OUT`] requests lie on the desk, and one is laid there only when the budget has room for it and no
 //! other pass of this process works on the same.
