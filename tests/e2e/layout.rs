@@ -7,16 +7,19 @@ use serde_json::Value;
 
 use crate::support::repository;
 
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("schemas", &[]),
     ("pipeline-core", &["schemas"]),
     ("pipeline-engine", &["pipeline-core", "schemas"]),
     ("pipeline-models", &[]),
     ("pipeline-hub", &["pipeline-core", "schemas"]),
+    ("pipeline-serve", &["pipeline-models", "stage-candle", "stage-tokens"]),
+    ("stage-tokens", &[]),
+    ("stage-candle", &["pipeline-models", "stage-tokens"]),
     ("stage-text", &[]),
     ("stage-verify", &[]),
     ("stage-curate", &["pipeline-core", "pipeline-models", "schemas", "stage-text", "stage-verify"]),
-    ("stage-relational", &["pipeline-core", "schemas"]),
+    ("stage-relational", &["pipeline-core", "schemas", "stage-tokens"]),
 ];
 
 #[test]

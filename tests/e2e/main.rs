@@ -20,3 +20,4 @@ mod scores;
 mod situations;
 mod sums;
 mod support;
+mod tokens;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use arrow::array::{Array as _, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pipeline_core::{
-    Example, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, StepKind, TableType, Task, rows,
+    Env, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, StepKind, TableType,
+    Task, rows,
 };
 use rayon::prelude::*;
 use schemars::JsonSchema;
@@ -20,18 +21,25 @@ use serde_json::json;
 
 use crate::edges::{self, Scale};
 use crate::keys;
+use crate::lengths;
 
 /// Puts rows into buckets by a number and names the bucket in a column.
 ///
 /// A bucket holds the values from its lower edge on and below its upper edge. Edges are given, or cut the whole table
 /// into parts of equal size. Edges and the number of rows in each bucket are reported. Rows without a value fall out
-/// as `no_value`.
+/// as `no_value`. With a `tokenizer`, the length of each text in tokens is counted first and put into column `tokens`:
+/// the response of traces, the prompt of queries.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
     /// The number column: `tokens` (length under the student's tokenizer), `completion_tokens`, `pass_rate`, or any
-    /// other. A text column, such as `prompt`, with `measure = "characters"`.
-    column: String,
+    /// other. A text column, such as `prompt`, with `measure = "characters"`. `tokens` with a `tokenizer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    column: Option<String>,
+    /// The student's tokenizer, by which `tokens` are counted: a `tokenizer.json`, a folder with one, or a `.gguf` file,
+    /// relative to the folder of `dag.toml`. The rows are made anew when what decides its ids has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tokenizer: Option<String>,
     /// What is measured of a text column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     measure: Option<Measure>,
@@ -89,11 +97,16 @@ fn edges_schema() -> SchemaRef {
 }
 
 impl Bucket {
+    /// The column that decides; empty only where [`Stage::validate`] refuses.
+    fn column(&self) -> &str {
+        self.column.as_deref().unwrap_or(if self.tokenizer.is_some() { traces::TOKENS } else { "" })
+    }
+
     fn bucket_column(&self) -> Result<&str, ParamError> {
         if let Some(into) = &self.into {
             return Ok(into);
         }
-        match self.column.as_str() {
+        match self.column() {
             queries::PASS_RATE => Ok(queries::DIFFICULTY_BUCKET),
             traces::TOKENS | traces::COMPLETION_TOKENS => Ok(queries::LENGTH_BUCKET),
             _ if self.measure.is_some() => Ok(queries::LENGTH_BUCKET),
@@ -105,7 +118,7 @@ impl Bucket {
     fn scale(&self) -> Scale {
         const COUNTS: [&str; 5] =
             [traces::TOKENS, traces::COMPLETION_TOKENS, traces::PROMPT_TOKENS, traces::MAX_TOKENS, queries::ROLLOUTS];
-        let column = self.column.as_str();
+        let column = self.column();
         if self.measure.is_some() || COUNTS.contains(&column) {
             Scale::Counts
         } else if [queries::PASS_RATE, queries::VOTE_SHARE].contains(&column) {
@@ -117,9 +130,9 @@ impl Bucket {
 
     fn values(&self, batch: &RecordBatch) -> Result<Float64Array, StageError> {
         if self.measure.is_none() {
-            return keys::numbers(batch, &self.column);
+            return keys::numbers(batch, self.column());
         }
-        let texts = rows::texts(batch, &self.column)?;
+        let texts = rows::texts(batch, self.column())?;
         let lengths: Vec<Option<f64>> = (0..texts.len())
             .into_par_iter()
             .with_min_len(64)
@@ -130,7 +143,7 @@ impl Bucket {
 
     fn count(&self, task: &mut Task<'_>) -> Result<(), StageError> {
         let mut counts = Vec::new();
-        for batch in task.batches_of(&[&self.column])? {
+        for batch in task.batches_of(&[self.column()])? {
             counts.extend(self.values(&batch?)?.iter().flatten().map(|value| (value, 1)));
             if counts.len() > 1 << 20 {
                 counts = edges::histogram(counts);
@@ -144,10 +157,16 @@ impl Bucket {
         task.write(&RecordBatch::try_new(histogram_schema(), columns)?)
     }
 
-    fn cut(task: &mut Task<'_>, buckets: u32) -> Result<(), StageError> {
+    fn cut(&self, task: &mut Task<'_>, buckets: u32) -> Result<(), StageError> {
         let mut counts = Vec::new();
         for batch in task.earlier(COUNT)? {
             let batch = batch?;
+            if self.tokenizer.is_some() {
+                let lengths = keys::numbers(&batch, traces::TOKENS)?;
+                counts.extend(lengths.iter().flatten().map(|length| (length, 1)));
+                counts = edges::histogram(counts);
+                continue;
+            }
             let (values, numbers) = (rows::floats(&batch, VALUE)?, rows::integers(&batch, COUNT)?);
             let pairs = values.values().iter().zip(numbers.values());
             counts.extend(pairs.map(|(value, count)| (*value, u64::try_from(*count).unwrap_or(0))));
@@ -171,14 +190,38 @@ impl Bucket {
         Ok(edges.to_vec())
     }
 
+    /// The lengths in tokens of a batch whose first row is row `ordinal` of the port.
+    fn lengths(&self, task: &Task<'_>, batch: &RecordBatch, ordinal: u64) -> Result<Option<Int64Array>, StageError> {
+        let Some(tokenizer) = &self.tokenizer else { return Ok(None) };
+        if self.edges.is_some() {
+            let tokenizer = lengths::shared_tokenizer(task, tokenizer)?;
+            let texts = rows::texts(batch, lengths::text_column(&batch.schema()))?;
+            return Ok(Some(lengths::of(texts, &tokenizer)));
+        }
+        let (all, start) = (lengths::shared(task, COUNT)?, usize::try_from(ordinal).unwrap_or(usize::MAX));
+        if start.saturating_add(batch.num_rows()) > all.len() {
+            return Err(StageError::Internal(format!("{} lengths for row {ordinal} and later ones", all.len())));
+        }
+        Ok(Some(all.slice(start, batch.num_rows())))
+    }
+
     fn annotate(&self, task: &mut Task<'_>) -> Result<(), StageError> {
         let edges = self.found_edges(task)?;
         let names = self.names.clone().unwrap_or_else(|| edges::names(&edges, self.scale()));
         let (schema, into) = (task.schema()?, self.bucket_column()?);
         let mut sizes = vec![0_u64; names.len()];
-        for batch in task.batches()? {
+        let mut batches = task.batches()?;
+        while let Some(batch) = batches.next() {
             let batch = batch?;
-            let values = self.values(&batch)?;
+            let mut filled: Vec<(&str, ArrayRef)> = Vec::new();
+            let values = match self.lengths(task, &batch, batches.ordinal())? {
+                Some(lengths) => {
+                    let values = lengths.iter().map(|length| length.map(|length| length as f64)).collect();
+                    filled.push((traces::TOKENS, Arc::new(lengths)));
+                    values
+                }
+                None => self.values(&batch)?,
+            };
             let mut column = StringViewBuilder::with_capacity(batch.num_rows());
             for value in &values {
                 let bucket = value.map(|value| edges::bucket_of(&edges, value));
@@ -187,16 +230,8 @@ impl Bucket {
                     *size += 1;
                 }
             }
-            let filled = rows::with_columns(&batch, &schema, &[(into, Arc::new(column.finish()))])?;
-            if self.missing == Missing::Keep || values.null_count() == 0 {
-                task.write(&filled)?;
-                continue;
-            }
-            let present: BooleanArray = values.iter().map(|value| Some(value.is_some())).collect();
-            task.write(&rows::filter(&filled, &present)?)?;
-            let fallen = rows::filter(&batch, &arrow::compute::not(&present)?)?;
-            let rejection = Rejection::new(NO_VALUE, Some(json!({ "column": self.column })));
-            task.reject(&fallen, &vec![rejection; fallen.num_rows()])?;
+            filled.push((into, Arc::new(column.finish())));
+            self.write(task, &batch, &rows::with_columns(&batch, &schema, &filled)?, &values)?;
         }
         task.note("edges", json!(edges));
         task.note("names", json!(names));
@@ -206,18 +241,46 @@ impl Bucket {
         Ok(())
     }
 
+    /// Writes the rows that have a value, and what becomes of the others.
+    fn write(
+        &self,
+        task: &mut Task<'_>,
+        batch: &RecordBatch,
+        filled: &RecordBatch,
+        values: &Float64Array,
+    ) -> Result<(), StageError> {
+        if self.missing == Missing::Keep || values.null_count() == 0 {
+            return task.write(filled);
+        }
+        let present: BooleanArray = values.iter().map(|value| Some(value.is_some())).collect();
+        task.write(&rows::filter(filled, &present)?)?;
+        let fallen = rows::filter(batch, &arrow::compute::not(&present)?)?;
+        let column = if self.tokenizer.is_some() { lengths::text_column(&batch.schema()) } else { self.column() };
+        let rejection = Rejection::new(NO_VALUE, Some(json!({ "column": column })));
+        task.reject(&fallen, &vec![rejection; fallen.num_rows()])
+    }
+
+    fn check_text(rows: &TableType) -> Result<(), ParamError> {
+        let text = lengths::text_column(&rows.schema);
+        match keys::ensure_simple("tokenizer", text, rows)? {
+            DataType::Utf8View => Ok(()),
+            other => Err(ParamError::new("tokenizer", format!("column `{text}` is {other}; a text is needed"))),
+        }
+    }
+
     fn check_column(&self, rows: &TableType) -> Result<(), ParamError> {
-        match keys::ensure_simple("column", &self.column, rows)? {
+        let column = self.column();
+        match keys::ensure_simple("column", column, rows)? {
             DataType::Int64 | DataType::Float64 if self.measure.is_none() => Ok(()),
             DataType::Int64 | DataType::Float64 => {
-                Err(ParamError::new("measure", format!("`measure` is for texts; column `{}` is a number", self.column)))
+                Err(ParamError::new("measure", format!("`measure` is for texts; column `{column}` is a number")))
             }
             DataType::Utf8View if self.measure.is_some() => Ok(()),
             DataType::Utf8View => {
-                let message = format!("column `{}` is a text; what shall be measured", self.column);
+                let message = format!("column `{column}` is a text; what shall be measured");
                 Err(ParamError::new("column", message).hint("add `measure = \"characters\"`"))
             }
-            other => Err(ParamError::new("column", format!("column `{}` is {other}; a number is needed", self.column))),
+            other => Err(ParamError::new("column", format!("column `{column}` is {other}; a number is needed"))),
         }
     }
 }
@@ -239,6 +302,17 @@ impl Stage for Bucket {
     }
 
     fn validate(&self) -> Result<(), ParamError> {
+        match (&self.column, &self.tokenizer) {
+            (None, None) => return Err(ParamError::new("column", "`column` or `tokenizer` is needed")),
+            (Some(column), Some(_)) if column != traces::TOKENS => {
+                let message = format!("a `tokenizer` counts `tokens`; `{column}` is another column");
+                return Err(ParamError::new("column", message).hint("leave `column` or `tokenizer` out"));
+            }
+            (_, Some(_)) if self.measure.is_some() => {
+                return Err(ParamError::new("measure", "`measure` and `tokenizer` exclude each other"));
+            }
+            _ => {}
+        }
         let buckets = match (&self.edges, self.quantiles) {
             (Some(edges), None) => {
                 let ascending = edges.windows(2).all(|pair| pair[0] < pair[1]);
@@ -266,8 +340,13 @@ impl Stage for Bucket {
     }
 
     fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
-        let rows = inputs.expect(ROWS)?;
-        self.check_column(rows)?;
+        let mut rows = inputs.expect(ROWS)?.clone();
+        if self.tokenizer.is_some() {
+            Self::check_text(&rows)?;
+            rows = rows.with_column(&lengths::field())?;
+        } else {
+            self.check_column(&rows)?;
+        }
         let into = self.bucket_column()?;
         let own = [queries::LENGTH_BUCKET, queries::DIFFICULTY_BUCKET].contains(&into);
         if !own && rows.table.is_some_and(|table| table.column(into).is_some()) {
@@ -275,7 +354,7 @@ impl Stage for Bucket {
             return Err(ParamError::new("into", message).hint("`length_bucket`, `difficulty_bucket`, or a new column"));
         }
         let field = Field::new(into, DataType::Utf8View, true);
-        let rows = rows.clone().with_column(&field).map_err(|error| ParamError { path: "into".to_owned(), ..error })?;
+        let rows = rows.with_column(&field).map_err(|error| ParamError { path: "into".to_owned(), ..error })?;
         Ok(vec![Output::same(rows)])
     }
 
@@ -283,17 +362,25 @@ impl Stage for Bucket {
         if self.edges.is_some() {
             return vec![Step::map(ROWS)];
         }
+        let counted = if self.tokenizer.is_some() { lengths::schema() } else { histogram_schema() };
         vec![
-            Step::handing_on(COUNT, StepKind::Map, histogram_schema()),
+            Step::handing_on(COUNT, StepKind::Map, counted),
             Step::handing_on(CUT, StepKind::Gather, edges_schema()),
             Step::map(ROWS),
         ]
     }
 
+    fn externals(&self, env: &Env) -> Result<Vec<External>, StageError> {
+        let Some(tokenizer) = &self.tokenizer else { return Ok(Vec::new()) };
+        let digest = lengths::open(env, tokenizer)?.digest().to_owned();
+        Ok(vec![External { name: "tokenizer".to_owned(), digest, sliced: false }])
+    }
+
     fn run(&self, step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
-        match step.name {
-            COUNT => self.count(task),
-            CUT => Self::cut(task, self.quantiles.unwrap_or(1)),
+        match (step.name, &self.tokenizer) {
+            (COUNT, Some(tokenizer)) => lengths::hand_on(task, tokenizer),
+            (COUNT, None) => self.count(task),
+            (CUT, _) => self.cut(task, self.quantiles.unwrap_or(1)),
             _ => self.annotate(task),
         }
     }

@@ -16,6 +16,7 @@ pub mod ranking;
 pub mod attach;
 pub mod bucket;
 pub mod edges;
+pub mod lengths;
 pub mod select;
 mod select_steps;
 

@@ -106,3 +106,106 @@ proptest! {
         prop_assert_eq!(outcome, run(&ENTRY, &params, &input, WHOLE).unwrap());
     }
 }
+
+mod by_tokens {
+    use pipeline_core::Env;
+    use pipeline_core::testing::{Cut, Outcome, Trial};
+
+    use super::*;
+    use crate::lengths::tests::tokenizer_json;
+
+    const FILE: &str = "student/tokenizer.json";
+
+    fn trial(params: Value) -> Trial<'static> {
+        static KIND: StageEntry = ENTRY;
+        Trial::new(&KIND, params).file(FILE, tokenizer_json(&[["a", "b"], ["Ġ", "ab"]]).as_bytes())
+    }
+
+    fn traces(params: Value, responses: &[Option<&str>], cut: &Cut) -> Outcome {
+        let row = |(index, response): (usize, Option<&str>)| json!({"trace_id": format!("t{index}"), "query_id": "q", "response": response});
+        let rows = responses.iter().copied().enumerate().map(row).collect();
+        trial(params).rows(ROWS, &traces::TABLE, rows).run(cut).unwrap()
+    }
+
+    #[test]
+    fn responses_are_counted_and_the_count_is_kept() {
+        let params = json!({"tokenizer": FILE, "edges": [2, 4]});
+        let responses = [Some("ab ab"), Some(""), None, Some("ab x y"), Some("ab ab ab ab")];
+        let outcome = traces(params, &responses, &Cut::WHOLE);
+        assert_eq!(outcome.column("tokens"), [2, 0, 5, 4].map(|count| json!(count)));
+        assert_eq!(outcome.column("length_bucket"), ["2-3", "0-1", "4+", "4+"].map(|name| json!(name)));
+        assert_eq!(outcome.reasons(), ["no_value"]);
+        assert_eq!(outcome.rejects[0]["reject_evidence"], json!(r#"{"column":"response"}"#));
+    }
+
+    #[test]
+    fn prompts_of_queries_are_counted_into_a_new_column() {
+        let params = json!({"tokenizer": "student", "column": "tokens", "edges": [3], "missing": "keep"});
+        let rows = ["ab ab ab", "ab"].map(|prompt| json!({"query_id": prompt, "prompt": prompt}));
+        let outcome = trial(params).rows(ROWS, &queries::TABLE, rows.to_vec()).run(&Cut::WHOLE).unwrap();
+        assert_eq!(outcome.column("tokens"), [json!(3), json!(1)]);
+        assert_eq!(outcome.column("length_bucket"), [json!("3+"), json!("0-2")]);
+    }
+
+    #[test]
+    fn quantiles_of_counts_are_those_of_a_column_and_the_same_for_any_cut() {
+        let texts: Vec<String> = (0..40).map(|index: usize| "ab ".repeat(index * 7 % 23)).collect();
+        let mut responses: Vec<Option<&str>> = texts.iter().map(|text| Some(text.as_str())).collect();
+        responses[5] = None;
+        let params = json!({"tokenizer": FILE, "quantiles": 4});
+        let whole = traces(params.clone(), &responses, &Cut::WHOLE);
+        let lengths: Vec<Option<i64>> = responses
+            .iter()
+            .map(|text| text.map(|text| i64::try_from(text.len().div_ceil(3) + usize::from(!text.is_empty())).unwrap()))
+            .collect();
+        let expected: Vec<Value> = lengths.iter().flatten().map(|length| json!(length)).collect();
+        assert_eq!(whole.column("tokens"), expected);
+        let given =
+            run(&ENTRY, &json!({"column": "tokens", "quantiles": 4}), &[super::lengths(&lengths)], WHOLE).unwrap();
+        assert_eq!(whole.column("length_bucket"), given.column("length_bucket"));
+        for cut in [Cut::slices(3), Cut::slices(1).backwards(), Cut::slices(7).files(5)] {
+            let other = traces(params.clone(), &responses, &cut);
+            assert_eq!(other.rows(), whole.rows());
+            assert_eq!((other.counters, other.notes), (whole.counters.clone(), whole.notes.clone()));
+        }
+    }
+
+    #[test]
+    fn the_recipe_holds_what_decides_ids_and_not_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let digest = |json: &str| {
+            std::fs::write(folder.path().join("t.json"), json).unwrap();
+            let stage = (ENTRY.parse)(&json!({"tokenizer": "t.json", "edges": [2]})).unwrap();
+            stage.externals(&Env::new(folder.path())).unwrap()
+        };
+        let json = tokenizer_json(&[["a", "b"], ["b", "c"]]);
+        let written_otherwise = serde_json::from_str::<Value>(&json).unwrap();
+        let base = digest(&json);
+        assert_eq!((base.len(), base[0].name.as_str(), base[0].sliced), (1, "tokenizer", false));
+        assert_eq!(digest(&format!("{written_otherwise:#}")), base);
+        assert_ne!(digest(&tokenizer_json(&[["b", "c"], ["a", "b"]])), base);
+    }
+
+    #[test]
+    fn parameters_that_cannot_work_are_refused() {
+        let input = [super::lengths(&[Some(1)])];
+        let refused = |params: Value| {
+            let checked =
+                (ENTRY.parse)(&params).and_then(|stage| stage.outputs(&crate::harness::ports(&input)).map(|_| ()));
+            checked.expect_err(&params.to_string())
+        };
+        assert_eq!(refused(json!({"edges": [1]})).path, "column");
+        assert_eq!(refused(json!({"tokenizer": FILE, "column": "completion_tokens", "edges": [1]})).path, "column");
+        assert_eq!(refused(json!({"tokenizer": FILE, "measure": "characters", "edges": [1]})).path, "measure");
+        let unfilled = given(ROWS, &traces::TABLE, vec![json!({"trace_id": "t", "query_id": "q"})]);
+        let refused = check(&ENTRY, &json!({"tokenizer": FILE, "edges": [1]}), &[unfilled]).unwrap_err();
+        assert_eq!((refused.path.as_str(), refused.message.contains("`response`")), ("tokenizer", true));
+    }
+
+    #[test]
+    fn a_tokenizer_that_is_missing_is_named_with_its_parameter() {
+        let stage = (ENTRY.parse)(&json!({"tokenizer": "nowhere", "edges": [2]})).unwrap();
+        let problem = stage.externals(&Env::new(std::env::temp_dir())).unwrap_err().to_string();
+        assert!(problem.starts_with("parameter `tokenizer`: ") && problem.contains("nowhere"), "{problem}");
+    }
+}
