@@ -68,7 +68,11 @@ fn a_tokenizer_that_cannot_be_used_is_named_with_a_way_out() {
     project.write("traces.jsonl", json!({"question": "q", "solution": "ab"}).to_string());
     let missing = project.run(&[]);
     assert_ne!(missing.code, 0);
-    assert!(missing.err.contains("parameter `tokenizer`") && missing.err.contains("tokenizer.json"), "{}", missing.err);
+    assert!(
+        missing.err.contains("parameter `tokenizer`") && missing.err.contains("hint: a `tokenizer.json`"),
+        "{}",
+        missing.err
+    );
     project.write("student/tokenizer.json", "{");
     let broken = project.run(&[]);
     assert!(broken.err.contains("this is not a `tokenizer.json`"), "{}", broken.err);

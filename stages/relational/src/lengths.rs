@@ -35,7 +35,12 @@ pub fn text_column(schema: &Schema) -> &'static str {
 /// # Errors
 /// When there is none at this path, naming the parameter.
 pub fn open(env: &pipeline_core::Env, given: &str) -> Result<Tokenizer, StageError> {
-    Tokenizer::open(&env.path(given)).map_err(|error| ParamError::new("tokenizer", error.to_string()).into())
+    Tokenizer::open(&env.path(given)).map_err(|error| {
+        let problem = ParamError::new("tokenizer", error.to_string());
+        problem
+            .hint("a `tokenizer.json`, a folder with one, or a `.gguf` file, relative to the folder of `dag.toml`")
+            .into()
+    })
 }
 
 /// The tokenizer of a stage, opened once for all tasks of this process.
