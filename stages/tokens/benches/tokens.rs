@@ -1,13 +1,18 @@
 //! Bytes of text counted per second on one thread: `Tokenizer::count` and the `tokenizers` crate on the same text.
 //!
 //! `cargo bench -p stage-tokens --bench tokens`. The text is made here from a few words, numbers, LaTeX, code and Chinese;
-//! the tokenizer is that of the sample model's GGUF file (datasets/quickstart/fetch_model.sh).
+//! the tokenizer is that of the sample model's GGUF file (`datasets/quickstart/fetch_model.sh`).
+
+#![expect(clippy::print_stderr, reason = "says why nothing is measured")]
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
 use stage_tokens::{Gguf, Tokenizer};
 
 fn main() {
+    if model().is_none() {
+        eprintln!("nothing to measure: fetch the sample model first, bash datasets/quickstart/fetch_model.sh");
+    }
     divan::main();
 }
 
@@ -93,7 +98,7 @@ fn tokenizers_crate(bencher: Bencher<'_, '_>) {
     let text = text();
     bencher
         .counter(BytesCount::of_str(&text))
-        .bench(|| tokenizer.encode_fast(black_box(text.as_str()), false).map(|encoding| encoding.len()).unwrap_or(0));
+        .bench(|| tokenizer.encode_fast(black_box(text.as_str()), false).map_or(0, |encoding| encoding.len()));
 }
 
 #[divan::bench]

@@ -21,6 +21,9 @@ use crate::gguf::Gguf;
 use crate::gguf_tokenizer;
 use crate::pieces::{self, Classes};
 
+/// A text that no vocabulary knows.
+const STRANGE: &str = "\u{10fffd}\u{e123}";
+
 /// A tokenizer: vocabulary, merges and control tokens of a model.
 pub struct Tokenizer {
     encoder: Encoder,
@@ -192,7 +195,7 @@ impl Tokenizer {
         match &self.encoder {
             Encoder::Own(own) => own.each(text, each),
             Encoder::Library(library) => {
-                // encoding fails only where an unknown token is not in the vocabulary: then nothing can be said of the text
+                // that unknown characters can be encoded was tried when the tokenizer was made
                 let ids = library.encode_fast(text, false).map(|encoding| encoding.get_ids().to_vec());
                 for id in ids.unwrap_or_default() {
                     if !self.is_special(id) {
@@ -323,7 +326,10 @@ fn own(definition: &Definition, shape: Shape) -> Result<Option<Own>, TokensError
             let message = format!("the vocabulary lacks a part or the result of merge `{left} {right}`");
             return Err(TokensError::Tokenizer(message));
         };
-        merges.push((left_id, right_id, into));
+        // what would make a control token of text stays in two
+        if !special.contains(&into) {
+            merges.push((left_id, right_id, into));
+        }
     }
     let unknown = unknown.filter(|_| !definition.unknown_is_special());
     let bpe = Bpe::new(vocabulary, &merges, unknown, definition.ignore_merges)?;
@@ -349,6 +355,10 @@ fn library(file: &Value) -> Result<tokenizers::Tokenizer, TokensError> {
     library.with_truncation(None).map_err(failed)?;
     library.with_padding(None);
     library.set_encode_special_tokens(true);
+    // encoding fails only where a character has no token and there is no unknown token: found here, not at some text
+    library.encode_fast(STRANGE, false).map_err(|error| {
+        TokensError::Tokenizer(format!("characters without a token cannot be encoded: {error}; set `unk_token`"))
+    })?;
     Ok(library)
 }
 

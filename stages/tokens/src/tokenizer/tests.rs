@@ -355,6 +355,13 @@ fn a_control_token_that_is_a_whole_piece_stays_text() {
     json["model"]["vocab"]["stop"] = json!(id);
     let tokenizer = Tokenizer::from_json(json.to_string().as_bytes()).unwrap();
     assert_eq!(tokenizer.decode(&tokenizer.encode("stop")), b"stop");
+    // nor one that merges lead to
+    let id = json["model"]["vocab"]["the"].clone();
+    json["added_tokens"].as_array_mut().unwrap().push(json!({"id": id, "content": "the", "special": true}));
+    json["model"]["ignore_merges"] = json!(false);
+    let tokenizer = Tokenizer::from_json(json.to_string().as_bytes()).unwrap();
+    assert!(tokenizer.is_special(tokenizer.special("the").unwrap()));
+    assert_eq!(tokenizer.decode(&tokenizer.encode("the the")), b"the the");
 }
 
 #[test]
@@ -369,6 +376,10 @@ fn bad_files_are_refused_with_a_reason() {
     let mut json = synthetic(None, false, false);
     json["model"]["merges"].as_array_mut().unwrap().push(json!(["zz", "zz"]));
     assert!(refused(json).contains("merge `zz zz`"));
+    let mut json = synthetic(Some(r"\w+|\W+"), false, false);
+    json["model"]["vocab"].as_object_mut().unwrap().retain(|text, _| !text.starts_with('ô'));
+    json["model"]["unk_token"] = json!("<unk>");
+    assert!(refused(json).contains("set `unk_token`"));
     let mut json = synthetic(None, false, false);
     json["model"]["vocab"]["x"] = json!(4_000_000_000_u32);
     assert!(refused(json).contains("larger than any vocabulary"));
