@@ -12,6 +12,23 @@ impl Secret {
         Self(text.as_ref().trim().to_owned())
     }
 
+    /// Whether this text is the secret. Takes the same time wherever the two differ, so that nobody finds the secret
+    /// letter by letter.
+    pub fn is_equal_to(&self, other: &[u8]) -> bool {
+        let own = self.0.as_bytes();
+        let mut difference = u8::from(own.len() != other.len());
+        for (index, byte) in other.iter().enumerate() {
+            let own = own.get(index).copied().unwrap_or_default();
+            difference = std::hint::black_box(difference | (own ^ byte));
+        }
+        difference == 0
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -41,5 +58,14 @@ mod tests {
         assert_eq!(format!("{secret:?}"), "Secret");
         assert_eq!(secret.expose(), "sk-abcdef");
         assert_eq!(secret.redact("bad key sk-abcdef!"), "bad key [key]!");
+    }
+
+    #[test]
+    fn only_the_secret_itself_is_equal_to_it() {
+        let secret = Secret::new("sk-abcdef");
+        assert!(secret.is_equal_to(b"sk-abcdef"));
+        for other in ["", "sk-abcde", "sk-abcdeg", "sk-abcdef\0", "sk-abcdefg", "tk-abcdef"] {
+            assert!(!secret.is_equal_to(other.as_bytes()), "{other}");
+        }
     }
 }
