@@ -39,6 +39,10 @@ pub trait Desk<Q, A>: Sync {
     /// What became of a request that was taken; told once for each.
     fn done(&self, key: CallKey, outcome: Result<A, Refusal>);
 
+    /// Nothing more is taken: from now on there is no next request, also for who waits for one. Weights that fail say so,
+    /// since what they have taken will not be answered.
+    fn close(&self);
+
     /// Whether to stop at once; what is in flight is given up and not told.
     fn is_cancelled(&self) -> bool;
 }

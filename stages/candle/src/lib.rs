@@ -6,9 +6,14 @@ mod net;
 mod weights;
 
 pub mod decode;
+mod desk;
+mod local;
+mod local_weights;
 
 pub use error::NetError;
 pub use kernels::log_softmax_at;
+pub use local::{LocalError, LocalModel};
+pub use local_weights::LocalWeights;
 pub use net::{
     Architecture, Arithmetic, Cache, Decoder, Forward, Layer, Linear, Net, NetConfig, PAGE, RopeScaling, Rotary, Span,
     Step,

@@ -156,6 +156,10 @@ impl<Q: Work> Desk<Q, Q::Told> for Pass<'_, Q> {
         let _ = self.events.send(event);
     }
 
+    fn close(&self) {
+        Self::close(self);
+    }
+
     fn is_cancelled(&self) -> bool {
         self.lock().is_cancelled
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::PAGE;
 use crate::decode::job::ServiceOptions;
-use crate::decode::service::ServiceError;
+use crate::local::LocalError;
 
 /// Tokens of a slot on average for which there is room by default; longer answers wait for each other.
 const SLOT_TOKENS: usize = 1024;
@@ -17,7 +17,7 @@ const SHARE: usize = 4;
 ///
 /// # Errors
 /// When there is no room for a single page.
-pub(super) fn pages_for(options: &ServiceOptions, context: usize, page_bytes: usize) -> Result<u32, ServiceError> {
+pub(super) fn pages_for(options: &ServiceOptions, context: usize, page_bytes: usize) -> Result<u32, LocalError> {
     let threads = options.threads.max(1);
     let (bytes, is_default) = match options.cache_bytes {
         Some(bytes) => (bytes, false),
@@ -27,7 +27,7 @@ pub(super) fn pages_for(options: &ServiceOptions, context: usize, page_bytes: us
     let useful = if is_default { useful.max(options.slots.saturating_mul(SLOT_TOKENS) / PAGE) } else { useful };
     let pages = (bytes / threads / page_bytes.max(1)).min(useful);
     match u32::try_from(pages) {
-        Ok(0) => Err(ServiceError::NoCache { bytes, is_default, threads, page_bytes }),
+        Ok(0) => Err(LocalError::NoCache { bytes, is_default, threads, page_bytes }),
         Ok(pages) => Ok(pages),
         Err(_) => Ok(u32::MAX),
     }

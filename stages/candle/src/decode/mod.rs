@@ -21,6 +21,6 @@ mod toy;
 
 pub use job::{Draw, Drawn, End, Job, Listener, Piece, ServiceOptions};
 pub use sampler::Sampler;
-pub use sequence::{ScoreListener, ScoreSum};
-pub use service::{ScoreJob, Service, ServiceError, Vocabulary};
+pub use sequence::ScoreListener;
+pub use service::{ScoreJob, Service, Vocabulary};
 pub use stops::TextCutter;

@@ -89,7 +89,7 @@ impl Sequence {
     pub fn first_wanted(&self) -> usize {
         match &self.task {
             Task::Answer(_) => self.ids.len() - 1,
-            Task::Score(scoring) => scoring.next - 1,
+            Task::Score(scoring) => scoring.next() - 1,
         }
     }
 
@@ -309,8 +309,9 @@ impl Answer {
 
 /// Told what becomes of a score, on the thread that computes it: it must not block.
 pub trait ScoreListener: Send {
-    /// The score, or what became of the job instead; called once.
-    fn end(self: Box<Self>, outcome: Result<ScoreSum, End>);
+    /// The natural log-probabilities of the text's tokens, in order, all finite; or what became of the job instead. Called
+    /// once.
+    fn end(self: Box<Self>, outcome: Result<Vec<f32>, End>);
 
     /// Whether the job is still wanted. Asked once a step.
     fn is_wanted(&self) -> bool {
@@ -318,44 +319,38 @@ pub trait ScoreListener: Send {
     }
 }
 
-/// How likely given tokens are.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ScoreSum {
-    /// Sum of their natural log-probabilities, in order, in f64.
-    pub log_prob: f64,
-    /// Their number.
-    pub tokens: usize,
-}
-
 /// A score as it grows.
 pub(super) struct Scoring {
-    /// Position of the next token to be scored.
-    next: usize,
-    sum: ScoreSum,
+    /// Position of the first token that is scored.
+    from: usize,
+    log_probs: Vec<f32>,
     audience: Audience<Box<dyn ScoreListener>>,
 }
 
 impl Scoring {
     /// Scores the tokens from position `from` on, which is not 0.
     pub fn new(from: usize, listener: Box<dyn ScoreListener>) -> Self {
-        Self { next: from, sum: ScoreSum { log_prob: 0.0, tokens: 0 }, audience: Audience::new(listener) }
+        Self { from, log_probs: Vec::new(), audience: Audience::new(listener) }
+    }
+
+    /// Position of the next token to be scored.
+    fn next(&self) -> usize {
+        self.from + self.log_probs.len()
     }
 
     /// Adds log-probabilities of the next tokens, in order.
     pub fn add(&mut self, log_probs: &[f32]) {
-        self.sum.log_prob = log_probs.iter().fold(self.sum.log_prob, |sum, log_prob| sum + f64::from(*log_prob));
-        self.sum.tokens += log_probs.len();
-        self.next += log_probs.len();
+        self.log_probs.extend_from_slice(log_probs);
     }
 
-    /// Tells the score.
+    /// Tells the log-probabilities.
     pub fn finish(&mut self) {
-        let sum = self.sum;
-        if !sum.log_prob.is_finite() {
-            let message = format!("the net gave log-probabilities that are no finite numbers ({})", sum.log_prob);
+        if let Some(place) = self.log_probs.iter().position(|log_prob| !log_prob.is_finite()) {
+            let message =
+                format!("the net gave {} as log-probability of token {place} of the text", self.log_probs[place]);
             self.audience.end(End::refused("bad_logits", message));
         } else if let Some(listener) = self.audience.0.take() {
-            listener.end(Ok(sum));
+            listener.end(Ok(std::mem::take(&mut self.log_probs)));
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::decode::job::{Draw, End, Job, ServiceOptions};
 use crate::decode::memory::pages_for;
 use crate::decode::queue::Queue;
 use crate::decode::sequence::{Answer, ScoreListener, Scoring, Sequence, Task, hash_of};
+use crate::local::LocalError;
 use crate::{Forward, NetError, PAGE};
 
 /// What decoding needs of a tokenizer.
@@ -28,33 +29,6 @@ pub struct ScoreJob {
     pub from: usize,
     /// Whom to tell.
     pub listener: Box<dyn ScoreListener>,
-}
-
-/// Why a service cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum ServiceError {
-    /// No page fits.
-    #[error(
-        "{bytes} bytes{} are too few for the cache of keys and values: a page of {PAGE} tokens takes {page_bytes} bytes in \
-         each of {threads} threads; raise `cache_bytes` or take fewer threads",
-        if *.is_default { ", a quarter of the free memory," } else { "" }
-    )]
-    NoCache {
-        /// Bytes for all threads.
-        bytes: usize,
-        /// Whether nobody gave the number.
-        is_default: bool,
-        /// Number of threads.
-        threads: usize,
-        /// Bytes of a page.
-        page_bytes: usize,
-    },
-    /// The net says no.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// The system gives no thread.
-    #[error("cannot start a thread for decoding: {0}")]
-    Thread(String),
 }
 
 /// Decodes jobs, which may come at any time. Dropped, it gives up what is not finished and waits for its threads.
@@ -82,7 +56,7 @@ impl Service {
         forward: &Arc<F>,
         vocabulary: &Arc<dyn Vocabulary>,
         options: &ServiceOptions,
-    ) -> Result<Self, ServiceError> {
+    ) -> Result<Self, LocalError> {
         let context = options.context.map_or(forward.context(), |context| context.min(forward.context()));
         let (threads, slots) = (options.threads.max(1), options.slots.max(1));
         let pages = pages_for(options, context, forward.page_bytes())?;
@@ -108,8 +82,7 @@ impl Service {
             };
             let builder = Builder::new().name(format!("decode-{thread}"));
             // Where this fails, dropping the service ends the threads that were started.
-            let handle =
-                builder.spawn(move || worker.work(batch)).map_err(|error| ServiceError::Thread(error.to_string()))?;
+            let handle = builder.spawn(move || worker.work(batch)).map_err(LocalError::Thread)?;
             service.threads.push(handle);
         }
         Ok(service)

@@ -259,15 +259,15 @@ pub fn naive(prompt: &[u32], draw: &Draw, context: usize) -> Heard {
 }
 
 /// What the toy's score is, likewise.
-pub fn naive_score(ids: &[u32], from: usize) -> ScoreSum {
-    let mut sum = ScoreSum { log_prob: 0.0, tokens: ids.len() - from };
+pub fn naive_score(ids: &[u32], from: usize) -> Vec<f32> {
+    let mut log_probs = Vec::new();
     let mut places: Vec<u64> = Vec::new();
     for (position, id) in ids.iter().enumerate() {
         if position >= from {
             let logits = logits(places.iter().fold(START, |seen, place| mix(seen, *place)));
-            sum.log_prob += f64::from(log_softmax_at(&logits, *id));
+            log_probs.push(log_softmax_at(&logits, *id));
         }
         places.push(mix(places.last().copied().unwrap_or(START), u64::from(*id)));
     }
-    sum
+    log_probs
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decode::toy::{Alphabet, Ear, Fault, Heard, Toy, VOCABULARY, naive, naive_score};
-use crate::decode::{Draw, Listener, Piece, ScoreSum};
+use crate::decode::{Draw, Listener, Piece};
 
 /// A thread that hangs fails the test instead of hanging it.
 const LONG: Duration = Duration::from_secs(60);
@@ -50,10 +50,10 @@ fn code(heard: &Heard) -> (&str, &str) {
     }
 }
 
-struct ScoreEar(usize, Sender<(usize, Result<ScoreSum, End>)>);
+struct ScoreEar(usize, Sender<(usize, Result<Vec<f32>, End>)>);
 
 impl ScoreListener for ScoreEar {
-    fn end(self: Box<Self>, outcome: Result<ScoreSum, End>) {
+    fn end(self: Box<Self>, outcome: Result<Vec<f32>, End>) {
         let _ = self.1.send((self.0, outcome));
     }
 }
@@ -295,7 +295,7 @@ fn no_memory_for_a_page_is_an_error() {
     let toy = Arc::new(Toy::default());
     let none = ServiceOptions { cache_bytes: Some(100), ..options(1, 2, 0) };
     let error = Service::over(&toy, &Alphabet::shared(), &none).err().unwrap();
-    assert!(matches!(error, ServiceError::NoCache { bytes: 100, page_bytes: 128, .. }), "{error}");
+    assert!(matches!(error, LocalError::NoCache { bytes: 100, page_bytes: 128, .. }), "{error}");
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! A model as it lies on disk, opened for decoding: net, tokenizer, chat template and ends of a turn.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use stage_tokens::{ChatTemplate, EndTokens, Tokenizer, TokensError, Turn};
+
+use crate::decode::{Service, ServiceOptions, Vocabulary};
+use crate::{Forward, Net, NetError};
+
+/// A net with everything that turns conversations into its ids and its ids into text.
+#[derive(Debug)]
+pub struct LocalModel {
+    net: Arc<Net>,
+    tokenizer: Arc<Tokenizer>,
+    /// Why there is none, otherwise.
+    template: Result<ChatTemplate, String>,
+    ends: EndTokens,
+}
+
+/// Why a model cannot be opened or decoded.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// Weights or configuration.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// Tokenizer, chat template or conversation.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
+    /// The tokenizer makes ids that the net does not know.
+    #[error(
+        "the tokenizer has ids up to {largest}, but the net knows {vocabulary} tokens: they are not of the same model"
+    )]
+    TokenizerMisfit {
+        /// Largest id of the tokenizer.
+        largest: usize,
+        /// Rows of the net's embedding.
+        vocabulary: usize,
+    },
+    /// Conversations need a chat template, and there is none.
+    #[error("the model has no chat template: {0}")]
+    NoTemplate(String),
+    /// No page of the cache fits into memory.
+    #[error(
+        "{bytes} bytes{} are too few for the cache of keys and values: a page of {page} tokens takes {page_bytes} bytes in \
+         each of {threads} threads; raise `cache_bytes` or take fewer threads",
+        if *.is_default { ", a quarter of the free memory," } else { "" }, page = crate::PAGE
+    )]
+    NoCache {
+        /// Bytes for all threads.
+        bytes: usize,
+        /// Whether nobody gave the number.
+        is_default: bool,
+        /// Number of threads.
+        threads: usize,
+        /// Bytes of a page.
+        page_bytes: usize,
+    },
+    /// The system gives no thread.
+    #[error("cannot start a thread for decoding: {0}")]
+    Thread(std::io::Error),
+}
+
+impl LocalModel {
+    /// Opens a `.gguf` file or a Hugging Face folder.
+    ///
+    /// # Errors
+    /// When weights, tokenizer or ends of a turn cannot be read, or the tokenizer does not fit the net. A chat template
+    /// that is missing or broken is an error only when a conversation is asked for.
+    pub fn open(path: &Path) -> Result<Self, LocalError> {
+        // The small parts first: a mistake in them is told before gigabytes are read.
+        let tokenizer = Tokenizer::open(path)?;
+        let template = ChatTemplate::open(path).map_err(|error| error.to_string());
+        let ends = EndTokens::open(path, &tokenizer, template.as_ref().ok())?;
+        Self::new(Net::load(path)?, tokenizer, template, ends)
+    }
+
+    /// Puts a model together. `template` is the reason when there is none.
+    ///
+    /// # Errors
+    /// When the tokenizer does not fit the net.
+    pub fn new(
+        net: Net,
+        tokenizer: Tokenizer,
+        template: Result<ChatTemplate, String>,
+        ends: EndTokens,
+    ) -> Result<Self, LocalError> {
+        let vocabulary = net.vocabulary();
+        if tokenizer.vocabulary() > vocabulary {
+            return Err(LocalError::TokenizerMisfit { largest: tokenizer.vocabulary() - 1, vocabulary });
+        }
+        Ok(Self { net: Arc::new(net), tokenizer: Arc::new(tokenizer), template, ends })
+    }
+
+    /// The net.
+    pub fn net(&self) -> &Arc<Net> {
+        &self.net
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// The chat template.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn template(&self) -> Result<&ChatTemplate, LocalError> {
+        self.template.as_ref().map_err(|reason| LocalError::NoTemplate(reason.clone()))
+    }
+
+    /// Ids that end an answer.
+    pub fn ends(&self) -> &EndTokens {
+        &self.ends
+    }
+
+    /// Token ids of a conversation, up to where the assistant's answer begins.
+    ///
+    /// # Errors
+    /// When there is no chat template, or it refuses the conversation.
+    pub fn prompt(&self, turns: &[Turn<'_>]) -> Result<Vec<u32>, LocalError> {
+        Ok(self.template()?.encode(&self.tokenizer, turns, true)?)
+    }
+}
+
+impl Vocabulary for LocalModel {
+    fn bytes_of(&self, id: u32) -> &[u8] {
+        self.tokenizer.bytes_of(id)
+    }
+
+    fn ends_at(&self, id: u32) -> bool {
+        self.ends.ends_at(id)
+    }
+}
+
+impl Service {
+    /// Starts threads that decode with a model.
+    ///
+    /// # Errors
+    /// When there is no memory for the caches, or no threads are to be had.
+    pub fn start(model: &Arc<LocalModel>, options: &ServiceOptions) -> Result<Self, LocalError> {
+        let vocabulary: Arc<dyn Vocabulary> = Arc::<LocalModel>::clone(model);
+        Self::over(model.net(), &vocabulary, options)
+    }
+}
