@@ -1,5 +1,7 @@
 //! Weights of a linear layer in panels, and the product of rows with them.
 
+use std::ops::Range;
+
 use pulp::{Arch, Simd, WithSimd};
 
 use super::LANES;
@@ -7,6 +9,8 @@ use super::tile::{self, MOST_ROWS};
 
 /// Depth of a block of weights that stays in the first-level cache while several tiles of rows use it: 16 KiB.
 const DEPTH: usize = 256;
+/// Up to so many rows, all their inputs stay in the first-level caches.
+const FEW_ROWS: usize = 24;
 /// Rows whose block of `DEPTH` columns stays in the second-level cache.
 const ROWS: usize = 96;
 
@@ -83,12 +87,13 @@ impl Matrix {
         }
         for (x, y) in x.chunks(ROWS * self.inputs).zip(y.chunks_mut(ROWS * self.outputs)) {
             let rows = y.len() / self.outputs;
-            let tiles = rows.div_ceil(MOST_ROWS);
-            let depth = if tiles == 1 { self.inputs } else { DEPTH };
-            for first in (0..self.inputs).step_by(depth) {
-                let depth = depth.min(self.inputs - first);
-                interleave(x, self.inputs, first, depth, rows, &mut buffers.rows);
-                Arch::new().dispatch(Product { matrix: self, x: &buffers.rows, rows, first, depth, y });
+            // few rows: each weight is read once, in the order of memory; many: rows stay in the cache, block by block
+            let span = if rows <= FEW_ROWS { self.inputs } else { DEPTH };
+            for first in (0..self.inputs).step_by(span) {
+                let depth = span.min(self.inputs - first);
+                let block = if rows <= MOST_ROWS { depth } else { DEPTH };
+                interleave(x, self.inputs, first..first + depth, block, rows, &mut buffers.rows);
+                Arch::new().dispatch(Product { matrix: self, x: &buffers.rows, rows, first, depth, block, y });
             }
             if let Some(bias) = bias {
                 y.chunks_exact_mut(self.outputs).for_each(|y| super::add(y, bias));
@@ -104,32 +109,47 @@ fn tiles(rows: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |index| rows / count + usize::from(index < rows % count))
 }
 
-/// Copies columns `first..first + depth` of `x` tile by tile, within a tile column by column.
-fn interleave(x: &[f32], inputs: usize, first: usize, depth: usize, rows: usize, to: &mut Vec<f32>) {
-    to.resize(rows * depth, 0.0);
-    let mut row = 0;
+/// Copies columns of `x` block by block, within a block tile by tile, within a tile column by column.
+fn interleave(x: &[f32], inputs: usize, columns: Range<usize>, block: usize, rows: usize, to: &mut Vec<f32>) {
+    to.resize(rows * columns.len(), 0.0);
     let mut rest = to.as_mut_slice();
-    for height in tiles(rows) {
-        let (tile, others) = rest.split_at_mut(height * depth);
-        rest = others;
-        for index in 0..height {
-            let source = &x[(row + index) * inputs + first..][..depth];
-            for (slot, value) in tile.chunks_exact_mut(height).zip(source) {
-                slot[index] = *value;
+    for first in columns.clone().step_by(block) {
+        let depth = block.min(columns.end - first);
+        let mut row = 0;
+        for height in tiles(rows) {
+            let (tile, others) = rest.split_at_mut(height * depth);
+            rest = others;
+            for index in 0..height {
+                let source = &x[(row + index) * inputs + first..][..depth];
+                for (slot, value) in tile.chunks_exact_mut(height).zip(source) {
+                    slot[index] = *value;
+                }
             }
+            row += height;
         }
-        row += height;
     }
 }
 
-/// One block of depth of a product, for all panels.
+/// The part of a product that inputs `first..first + depth` make, for all panels.
 struct Product<'a> {
     matrix: &'a Matrix,
+    /// Interleaved, see [`interleave`].
     x: &'a [f32],
     rows: usize,
     first: usize,
     depth: usize,
+    /// Inputs of a block of `x`.
+    block: usize,
     y: &'a mut [f32],
+}
+
+/// A tile of a product: where it begins.
+#[derive(Clone, Copy)]
+struct Place {
+    row: usize,
+    panel: usize,
+    first: usize,
+    depth: usize,
 }
 
 impl WithSimd for Product<'_> {
@@ -164,43 +184,40 @@ impl Product<'_> {
         };
         while panel < panels {
             let count = if panel + wide <= panels { wide } else { 1 };
-            let (mut row, mut offset) = (0, 0);
-            for height in tiles(self.rows) {
-                let x = &self.x[offset..offset + height * self.depth];
-                match (height, count > 1) {
-                    (1, true) => self.tile::<S, 1, P1, V>(simd, x, row, panel, count),
-                    (2, true) => self.tile::<S, 2, P2, V>(simd, x, row, panel, count),
-                    (3, true) => self.tile::<S, 3, P3, V>(simd, x, row, panel, count),
-                    (4, true) => self.tile::<S, 4, P4, V>(simd, x, row, panel, count),
-                    (5, true) => self.tile::<S, 5, P4, V>(simd, x, row, panel, count),
-                    (6, true) => self.tile::<S, 6, P4, V>(simd, x, row, panel, count),
-                    (1, false) => self.tile::<S, 1, 1, V>(simd, x, row, panel, count),
-                    (2, false) => self.tile::<S, 2, 1, V>(simd, x, row, panel, count),
-                    (3, false) => self.tile::<S, 3, 1, V>(simd, x, row, panel, count),
-                    (4, false) => self.tile::<S, 4, 1, V>(simd, x, row, panel, count),
-                    (5, false) => self.tile::<S, 5, 1, V>(simd, x, row, panel, count),
-                    _ => self.tile::<S, 6, 1, V>(simd, x, row, panel, count),
+            let mut offset = 0;
+            for first in (self.first..self.first + self.depth).step_by(self.block) {
+                let depth = self.block.min(self.first + self.depth - first);
+                let mut place = Place { row: 0, panel, first, depth };
+                for height in tiles(self.rows) {
+                    let x = &self.x[offset..offset + height * depth];
+                    match (height, count > 1) {
+                        (1, true) => self.tile::<S, 1, P1, V>(simd, x, place),
+                        (2, true) => self.tile::<S, 2, P2, V>(simd, x, place),
+                        (3, true) => self.tile::<S, 3, P3, V>(simd, x, place),
+                        (4, true) => self.tile::<S, 4, P4, V>(simd, x, place),
+                        (5, true) => self.tile::<S, 5, P4, V>(simd, x, place),
+                        (6, true) => self.tile::<S, 6, P4, V>(simd, x, place),
+                        (1, false) => self.tile::<S, 1, 1, V>(simd, x, place),
+                        (2, false) => self.tile::<S, 2, 1, V>(simd, x, place),
+                        (3, false) => self.tile::<S, 3, 1, V>(simd, x, place),
+                        (4, false) => self.tile::<S, 4, 1, V>(simd, x, place),
+                        (5, false) => self.tile::<S, 5, 1, V>(simd, x, place),
+                        _ => self.tile::<S, 6, 1, V>(simd, x, place),
+                    }
+                    place.row += height;
+                    offset += height * depth;
                 }
-                row += height;
-                offset += height * self.depth;
             }
             panel += count;
         }
     }
 
     #[inline(always)]
-    fn tile<S: Simd, const M: usize, const P: usize, const V: usize>(
-        &mut self,
-        simd: S,
-        x: &[f32],
-        row: usize,
-        panel: usize,
-        count: usize,
-    ) {
-        debug_assert_eq!(count, P);
+    fn tile<S: Simd, const M: usize, const P: usize, const V: usize>(&mut self, simd: S, x: &[f32], place: Place) {
+        let Place { row, panel, first, depth } = place;
         let (inputs, outputs) = (self.matrix.inputs, self.matrix.outputs);
         let mut sums = tile::zeros::<S, M, P, V>(simd);
-        if self.first > 0 {
+        if first > 0 {
             for (m, sums) in sums.iter_mut().enumerate() {
                 for (p, sums) in sums.iter_mut().enumerate() {
                     let column = (panel + p) * LANES;
@@ -210,8 +227,8 @@ impl Product<'_> {
             }
         }
         let weights = std::array::from_fn::<_, P, _>(|p| {
-            let start = ((panel + p) * inputs + self.first) * LANES;
-            tile::registers::<S, V>(&self.matrix.panels[start..start + self.depth * LANES])
+            let start = ((panel + p) * inputs + first) * LANES;
+            tile::registers::<S, V>(&self.matrix.panels[start..start + depth * LANES])
         });
         tile::accumulate::<S, M, P, V>(simd, x.as_chunks::<M>().0, weights, &mut sums);
         for (m, sums) in sums.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Softmax and its logarithm with sums in one order.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::{LANES, exp, fold};
 
@@ -20,14 +20,25 @@ pub fn log_softmax_at(logits: &[f32], target: u32) -> f32 {
 
 /// The largest value, and the logarithm of the sum of `e^(x - largest)`.
 pub(crate) fn log_sum(logits: &[f32]) -> (f32, f64) {
-    Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let highest = largest(logits);
-            let sum: f64 = logits.chunks(BLOCK).map(|block| f64::from(sum_of_exp(block, highest))).sum();
-            (highest, sum.ln())
-        },
-    )
+    Arch::new().dispatch(LogSum { logits })
+}
+
+struct LogSum<'a> {
+    logits: &'a [f32],
+}
+
+impl WithSimd for LogSum<'_> {
+    type Output = (f32, f64);
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> (f32, f64) {
+        let highest = largest(self.logits);
+        let mut sum = 0.0;
+        for block in self.logits.chunks(BLOCK) {
+            sum += f64::from(sum_of_exp(block, highest));
+        }
+        (highest, sum.ln())
+    }
 }
 
 /// The largest value. A NaN may be passed over here; it shows in the sum of exponentials.
