@@ -3,6 +3,7 @@
 mod error;
 pub mod kernels;
 mod net;
+pub mod ops;
 mod weights;
 
 pub mod decode;
@@ -16,5 +17,5 @@ pub use local::{LocalError, LocalModel};
 pub use local_weights::LocalWeights;
 pub use net::{
     Architecture, Arithmetic, Cache, Decoder, Forward, Layer, Linear, Net, NetConfig, PAGE, RopeScaling, Rotary, Span,
-    Step,
+    Step, TapedNet,
 };

@@ -15,7 +15,9 @@ pub use attention::{Heads, KeyValues, attend};
 pub use exp::exp;
 pub use matrix::{Matrix, Panels};
 pub use rows::{add, rms_norm, rotate, swiglu};
+pub(crate) use rows::{dot, inverse_rms};
 pub use softmax::log_softmax_at;
+pub(crate) use softmax::log_sum;
 
 /// Columns of a panel of weights, and lanes of a sum.
 pub(crate) const LANES: usize = 16;

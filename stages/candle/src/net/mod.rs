@@ -5,12 +5,14 @@ mod config;
 mod decoder;
 mod packed;
 mod rotary;
+mod taped;
 
 pub use cache::Cache;
 pub use config::{Architecture, NetConfig, RopeScaling};
 pub use decoder::{Arithmetic, Decoder, Layer, Linear};
 pub use packed::Net;
 pub use rotary::Rotary;
+pub use taped::TapedNet;
 
 use crate::NetError;
 

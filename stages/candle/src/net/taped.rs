@@ -1,0 +1,200 @@
+//! Passes whose gradients can be taken: the decoder over variables, packed documents as one batch of rows.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use candle_core::{Device, Tensor, Var};
+
+use super::packed::Panelled;
+use super::{Arithmetic, Decoder, Linear, Net, NetConfig, Rotary};
+use crate::NetError;
+use crate::kernels::Heads;
+use crate::ops::{self, Angles};
+use crate::weights::{self, FolderWeights, Form, GgufWeights, Random, Source};
+
+/// A net whose weights are variables.
+#[derive(Debug)]
+pub struct TapedNet {
+    config: NetConfig,
+    decoder: Decoder<Var, Var>,
+    rotary: Rotary,
+    variables: BTreeMap<String, Var>,
+}
+
+impl TapedNet {
+    /// Loads what [`Net::load`] loads.
+    ///
+    /// # Errors
+    /// As for [`Net::load`].
+    pub fn load(path: &Path) -> Result<Self, NetError> {
+        if path.is_dir() {
+            let weights = FolderWeights::open(path)?;
+            return Self::assemble(weights.config.clone(), &weights);
+        }
+        let weights = GgufWeights::open(path)?;
+        Self::assemble(weights.config.clone(), &weights)
+    }
+
+    /// Random weights, those of [`Net::random`].
+    ///
+    /// # Errors
+    /// When the sizes make no net.
+    pub fn random(config: NetConfig, seed: u64) -> Result<Self, NetError> {
+        if let Some(message) = config.fault() {
+            return Err(NetError::Config { path: PathBuf::from("random"), message });
+        }
+        Self::assemble(config, &Random { seed })
+    }
+
+    fn assemble(config: NetConfig, source: &impl Source) -> Result<Self, NetError> {
+        let form = Variables::default();
+        let decoder = weights::assemble(&config, source, &form)?;
+        let rotary = Rotary::new(&config);
+        let variables = form.made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Self { config, decoder, rotary, variables })
+    }
+
+    /// Its sizes and constants.
+    pub fn config(&self) -> &NetConfig {
+        &self.config
+    }
+
+    /// All variables by their Hugging Face names.
+    pub fn variables(&self) -> &BTreeMap<String, Var> {
+        &self.variables
+    }
+
+    /// The weights as they are now, packed for decoding.
+    ///
+    /// # Errors
+    /// When a variable cannot be read.
+    pub fn pack(&self) -> Result<Net, NetError> {
+        Ok(Net::new(self.config.clone(), weights::assemble(&self.config, self, &Panelled)?))
+    }
+
+    /// Rows after the last norm, `[tokens, hidden]`, of documents that are packed one after another; `documents` are their
+    /// numbers of tokens. No document sees another.
+    ///
+    /// # Errors
+    /// For tokens outside the vocabulary, documents beyond the context, or lengths that do not add up.
+    pub fn rows(&self, tokens: &[u32], documents: &[usize]) -> Result<Tensor, NetError> {
+        let NetConfig { vocabulary, context, head_dim, .. } = self.config;
+        if documents.iter().sum::<usize>() != tokens.len() {
+            let message = format!("documents of {documents:?} tokens, but there are {} tokens", tokens.len());
+            return Err(NetError::Step(message));
+        }
+        if let Some(length) = documents.iter().find(|length| **length > context) {
+            return Err(NetError::Context { position: length - 1, context });
+        }
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
+            return Err(NetError::Token { token: *token, vocabulary });
+        }
+        let (mut cos, mut sin) = (Vec::new(), Vec::new());
+        self.rotary.angles(documents.iter().flat_map(|length| 0..*length), &mut cos, &mut sin);
+        let mut taped = Taped {
+            heads: self.config.attention(),
+            eps: self.config.rms_eps,
+            angles: Arc::new(Angles { cos, sin, head_dim }),
+            documents: documents.into(),
+        };
+        let x = self.decoder.embedding.index_select(&Tensor::new(tokens, &Device::Cpu)?, 0)?;
+        let x = self.decoder.pass(&mut taped, x)?;
+        taped.rms_norm(&x, &self.decoder.norm)
+    }
+
+    /// Logits of rows that [`TapedNet::rows`] gave.
+    ///
+    /// # Errors
+    /// Those of tensor operations.
+    pub fn logits(&self, rows: &Tensor) -> Result<Tensor, NetError> {
+        Ok(ops::linear(rows, self.decoder.head())?)
+    }
+
+    /// `ln softmax(logits)[target]` of each row that [`TapedNet::rows`] gave: `[rows]`.
+    ///
+    /// # Errors
+    /// For a number of targets other than of rows, or a target outside the vocabulary.
+    pub fn log_probs(&self, rows: &Tensor, targets: &[u32]) -> Result<Tensor, NetError> {
+        Ok(ops::log_probs(rows, self.decoder.head(), targets.into())?)
+    }
+}
+
+impl Source for TapedNet {
+    fn read(&self, name: &str, _shape: &[usize]) -> Result<Vec<f32>, NetError> {
+        match self.variables.get(name) {
+            Some(variable) => Ok(variable.flatten_all()?.to_vec1()?),
+            None => Err(NetError::MissingTensor { path: PathBuf::from("variables"), name: name.to_owned() }),
+        }
+    }
+}
+
+/// Weights as variables, kept by name.
+#[derive(Default)]
+struct Variables {
+    made: Mutex<BTreeMap<String, Var>>,
+}
+
+impl Variables {
+    fn keep(&self, name: &str, tensor: &Tensor) -> Result<Var, NetError> {
+        let variable = Var::from_tensor(tensor)?;
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), variable.clone());
+        Ok(variable)
+    }
+}
+
+impl Form for Variables {
+    type Matrix = Var;
+    type Vector = Var;
+
+    fn matrix(&self, name: &str, values: Vec<f32>, outputs: usize, inputs: usize) -> Result<Var, NetError> {
+        self.keep(name, &Tensor::from_vec(values, (outputs, inputs), &Device::Cpu)?)
+    }
+
+    fn vector(&self, name: &str, values: Vec<f32>) -> Result<Var, NetError> {
+        let width = values.len();
+        self.keep(name, &Tensor::from_vec(values, width, &Device::Cpu)?)
+    }
+}
+
+/// Arithmetic on tensors.
+struct Taped {
+    heads: Heads,
+    eps: f32,
+    angles: Arc<Angles>,
+    documents: Arc<[usize]>,
+}
+
+impl Arithmetic for Taped {
+    type Rows = Tensor;
+    type Matrix = Var;
+    type Vector = Var;
+
+    fn rms_norm(&mut self, x: &Tensor, weight: &Var) -> Result<Tensor, NetError> {
+        Ok(ops::rms_norm(x, weight, self.eps)?)
+    }
+
+    fn linear(&mut self, x: &Tensor, weights: &Linear<Var, Var>) -> Result<Tensor, NetError> {
+        let y = ops::linear(x, &weights.weight)?;
+        match &weights.bias {
+            Some(bias) => Ok(y.broadcast_add(bias)?),
+            None => Ok(y),
+        }
+    }
+
+    fn rotate(&mut self, x: Tensor) -> Result<Tensor, NetError> {
+        Ok(ops::rotate(&x, self.angles.clone())?)
+    }
+
+    fn attend(&mut self, _: usize, queries: Tensor, keys: Tensor, values: Tensor) -> Result<Tensor, NetError> {
+        Ok(ops::attention(&queries, &keys, &values, self.heads, self.documents.clone())?)
+    }
+
+    fn swiglu(&mut self, gate: Tensor, up: Tensor) -> Result<Tensor, NetError> {
+        Ok(ops::swiglu(&gate, &up)?)
+    }
+
+    fn add(&mut self, x: Tensor, y: Tensor) -> Result<Tensor, NetError> {
+        Ok((x + y)?)
+    }
+}

@@ -1,0 +1,51 @@
+//! Operations on tensors that have a gradient.
+//!
+//! The fused operations of `candle_nn` (norms, rotary positions, softmax of the last dimension) have none and say
+//! nothing: the gradient upstream of them is lost. These here compute forward with the kernels that decoding uses, on
+//! the CPU and in `f32`, and know their backward.
+
+mod attention;
+mod head;
+mod linear;
+mod rows;
+
+use candle_core::{CpuStorage, Layout, Result, Shape, Tensor, bail};
+
+pub use attention::attention;
+pub use head::log_probs;
+pub use linear::linear;
+pub use rows::{Angles, rms_norm, rotate, swiglu};
+
+/// The elements of a contiguous tensor in memory.
+fn elements<'a>(storage: &'a CpuStorage, layout: &Layout, op: &str) -> Result<&'a [f32]> {
+    let CpuStorage::F32(values) = storage else { bail!("{op} computes in f32 only") };
+    match layout.contiguous_offsets() {
+        Some((start, end)) => Ok(&values[start..end]),
+        None => bail!("{op} needs contiguous tensors"),
+    }
+}
+
+/// Rows and columns of a matrix.
+fn sizes(layout: &Layout, op: &str) -> Result<(usize, usize)> {
+    match layout.dims() {
+        [rows, columns] => Ok((*rows, *columns)),
+        other => bail!("{op} needs a matrix, not shape {other:?}"),
+    }
+}
+
+/// A copy of a tensor's elements in row-major order.
+fn copy(tensor: &Tensor) -> Result<Vec<f32>> {
+    tensor.flatten_all()?.to_vec1()
+}
+
+/// A tensor of the shape of `like`.
+fn tensor(values: Vec<f32>, like: &Tensor) -> Result<Tensor> {
+    Tensor::from_vec(values, like.shape(), like.device())
+}
+
+fn output(values: Vec<f32>, shape: impl Into<Shape>) -> Result<(CpuStorage, Shape)> {
+    Ok((CpuStorage::F32(values), shape.into()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Norm, rotation and gated activation with their backward.
+
+use std::sync::Arc;
+
+use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor, bail};
+
+use super::{copy, elements, output, sizes, tensor};
+use crate::kernels::{self, dot, inverse_rms};
+
+/// Root-mean-square norm of each row of `x` (`[rows, width]`), times `weight` (`[width]`).
+///
+/// # Errors
+/// For other shapes or types.
+pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
+    x.apply_op2(weight, RmsNorm { eps })
+}
+
+/// Cosines and sines of the rows' positions, `[rows, head_dim / 2]` each.
+#[derive(Debug)]
+pub struct Angles {
+    /// Cosines.
+    pub cos: Vec<f32>,
+    /// Sines.
+    pub sin: Vec<f32>,
+    /// Width of a head.
+    pub head_dim: usize,
+}
+
+/// Rotates every head of each row of `x` by its position.
+///
+/// # Errors
+/// For other shapes or types.
+pub fn rotate(x: &Tensor, angles: Arc<Angles>) -> Result<Tensor> {
+    x.apply_op1(Rotate { angles })
+}
+
+/// `silu(gate) * up`, element by element.
+///
+/// # Errors
+/// For other shapes or types.
+pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    gate.apply_op2(up, SwiGlu)
+}
+
+struct RmsNorm {
+    eps: f32,
+}
+
+impl CustomOp2 for RmsNorm {
+    fn name(&self) -> &'static str {
+        "rms_norm"
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, x_at: &Layout, w: &CpuStorage, w_at: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (rows, width) = sizes(x_at, self.name())?;
+        let (x, weight) = (elements(x, x_at, self.name())?, elements(w, w_at, self.name())?);
+        if weight.len() != width {
+            bail!("rms_norm of width {width} with {} weights", weight.len());
+        }
+        let mut y = vec![0.0; rows * width];
+        kernels::rms_norm(x, weight, self.eps, &mut y);
+        output(y, (rows, width))
+    }
+
+    /// With `r = 1 / sqrt(mean(x^2) + eps)` and `h = w g`: `dx = r h - x r^3 mean(h x)`, `dw = sum over rows of g x r`.
+    fn bwd(&self, x: &Tensor, weight: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let (rows, weights, grads) = (copy(x)?, copy(weight)?, copy(grad)?);
+        let width = weights.len();
+        let (mut dx, mut dw) = (vec![0.0; rows.len()], vec![0.0; width]);
+        let both = rows.chunks_exact(width).zip(grads.chunks_exact(width));
+        for ((x, grad), dx) in both.zip(dx.chunks_exact_mut(width)) {
+            let r = inverse_rms(x, self.eps);
+            let scaled: Vec<f32> = grad.iter().zip(&weights).map(|(grad, weight)| grad * weight).collect();
+            let mean = dot(&scaled, x) / width as f32;
+            for i in 0..width {
+                dx[i] = r * (scaled[i] - x[i] * r * r * mean);
+                dw[i] += grad[i] * x[i] * r;
+            }
+        }
+        Ok((Some(tensor(dx, x)?), Some(tensor(dw, weight)?)))
+    }
+}
+
+struct Rotate {
+    angles: Arc<Angles>,
+}
+
+impl CustomOp1 for Rotate {
+    fn name(&self) -> &'static str {
+        "rotate"
+    }
+
+    fn cpu_fwd(&self, x: &CpuStorage, at: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (rows, width) = sizes(at, self.name())?;
+        let head_dim = self.angles.head_dim;
+        if rows * head_dim / 2 != self.angles.cos.len() || width % head_dim != 0 {
+            bail!("rotation of {rows} rows of {width} by {} angles of heads of {head_dim}", self.angles.cos.len());
+        }
+        let mut y = elements(x, at, self.name())?.to_vec();
+        kernels::rotate(&mut y, &self.angles.cos, &self.angles.sin, head_dim);
+        output(y, (rows, width))
+    }
+
+    /// A rotation's transpose is the rotation back.
+    fn bwd(&self, x: &Tensor, _: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
+        let mut dx = copy(grad)?;
+        let sin: Vec<f32> = self.angles.sin.iter().map(|sin| -sin).collect();
+        kernels::rotate(&mut dx, &self.angles.cos, &sin, self.angles.head_dim);
+        Ok(Some(tensor(dx, x)?))
+    }
+}
+
+struct SwiGlu;
+
+impl CustomOp2 for SwiGlu {
+    fn name(&self) -> &'static str {
+        "swiglu"
+    }
+
+    fn cpu_fwd(&self, gate: &CpuStorage, at: &Layout, up: &CpuStorage, up_at: &Layout) -> Result<(CpuStorage, Shape)> {
+        if at.dims() != up_at.dims() {
+            bail!("swiglu of shapes {:?} and {:?}", at.dims(), up_at.dims());
+        }
+        let mut y = elements(gate, at, self.name())?.to_vec();
+        kernels::swiglu(&mut y, elements(up, up_at, self.name())?);
+        output(y, at.shape().clone())
+    }
+
+    /// With `s = 1 / (1 + e^-x)`: `silu'(x) = s (1 + x (1 - s))`.
+    fn bwd(&self, gate: &Tensor, up: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let (gates, ups, grads) = (copy(gate)?, copy(up)?, copy(grad)?);
+        let mut d_gate = Vec::with_capacity(gates.len());
+        let mut d_up = Vec::with_capacity(gates.len());
+        for ((x, up), grad) in gates.iter().zip(&ups).zip(&grads) {
+            let s = 1.0 / (1.0 + kernels::exp(-x));
+            d_gate.push(grad * up * s * (1.0 + x * (1.0 - s)));
+            d_up.push(grad * x * s);
+        }
+        Ok((Some(tensor(d_gate, gate)?), Some(tensor(d_up, up)?)))
+    }
+}
