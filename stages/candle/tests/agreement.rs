@@ -130,7 +130,8 @@ fn every_variable_has_a_gradient_and_nothing_else_has() {
 
 #[test]
 fn packed_variables_are_the_loaded_net() {
-    let (net, taped) = (Net::load(&folder("qwen2")).unwrap(), TapedNet::load(&folder("qwen2")).unwrap().pack().unwrap());
+    let (net, taped) =
+        (Net::load(&folder("qwen2")).unwrap(), TapedNet::load(&folder("qwen2")).unwrap().pack().unwrap());
     let tokens = Expected::of("qwen2").tokens;
     let mut logits = [Vec::new(), Vec::new()];
     for (net, logits) in [net, taped].iter().zip(&mut logits) {

@@ -52,7 +52,10 @@ impl Heads {
 }
 
 impl KeyValues {
-    /// With room for `pages` pages, or an error when there is no memory for it. Pages are touched when first written.
+    /// With room for `pages` pages. They are touched when first written.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
     pub fn with_room(pages: usize, heads: Heads) -> Result<Self, std::collections::TryReserveError> {
         let mut room = Vec::new();
         room.try_reserve_exact(pages.saturating_mul(heads.page_elements()))?;
@@ -102,6 +105,7 @@ impl KeyValues {
 /// to each row's own, into `out` of the same shape. Scores are multiplied by `1 / sqrt(width)`.
 ///
 /// `log_sums`, where given (`[rows, heads]`), receives the logarithm of each softmax's sum of exponentials.
+#[expect(clippy::too_many_arguments, reason = "inputs, outputs and a buffer, none of which belong together")]
 pub fn attend(
     queries: &[f32],
     start: usize,

@@ -4,6 +4,8 @@
 //! one chain of fused multiply-adds per output, other sums run in 16 lanes that are joined in a fixed tree. And no
 //! function of the system's mathematical library is called where results are rounded to `f32` at once.
 
+#![expect(clippy::inline_always, reason = "only what is inlined is compiled for the vectors of the running machine")]
+
 mod attention;
 mod exp;
 mod matrix;
@@ -21,6 +23,12 @@ pub(crate) use softmax::log_sum;
 
 /// Columns of a panel of weights, and lanes of a sum.
 pub(crate) const LANES: usize = 16;
+
+/// The nearest `f32`.
+#[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
+pub(crate) fn rounded(x: f64) -> f32 {
+    x as f32
+}
 
 /// Sum of lanes in a fixed tree: halves are added until one is left.
 #[inline(always)]

@@ -2,7 +2,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::{LANES, exp, fold};
+use super::{LANES, exp, fold, rounded};
 
 /// Columns whose sum is kept in `f32`; sums of such blocks are added in `f64`.
 const BLOCK: usize = 1024;
@@ -15,7 +15,7 @@ pub fn log_softmax_at(logits: &[f32], target: u32) -> f32 {
         return f32::NEG_INFINITY;
     };
     let (highest, log_sum) = log_sum(logits);
-    (f64::from(*logit) - f64::from(highest) - log_sum) as f32
+    rounded(f64::from(*logit) - f64::from(highest) - log_sum)
 }
 
 /// The largest value, and the logarithm of the sum of `e^(x - largest)`.

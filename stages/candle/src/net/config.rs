@@ -124,10 +124,10 @@ impl NetConfig {
                 return Some(format!("the {name} is {size}; expected 1 to {}", 1 << 26));
             }
         }
-        if self.heads % self.kv_heads != 0 {
+        if !self.heads.is_multiple_of(self.kv_heads) {
             return Some(format!("{} heads cannot share {} key/value heads evenly", self.heads, self.kv_heads));
         }
-        if self.head_dim % 2 != 0 {
+        if !self.head_dim.is_multiple_of(2) {
             return Some(format!("the width of a head is {}; rotary positions need an even one", self.head_dim));
         }
         if !(self.rms_eps > 0.0 && self.rms_eps.is_finite()) {

@@ -258,7 +258,7 @@ mod tests {
         let pages = 8;
         let mut cache = net.cache(pages * sequences.len()).unwrap();
         let tables: Vec<Vec<u32>> = (0..sequences.len())
-            .map(|index| (0..pages).rev().map(|page| (page * sequences.len() + index) as u32).collect())
+            .map(|index| (0..pages).rev().map(|page| u32::try_from(page * sequences.len() + index).unwrap()).collect())
             .collect();
         let mut places = vec![0; sequences.len()];
         let mut last = vec![Vec::new(); sequences.len()];
@@ -294,7 +294,7 @@ mod tests {
     }
 
     fn sequence(length: usize, salt: usize) -> Vec<u32> {
-        (0..length).map(|index| ((index * 37 + salt * 101 + index * index) % 256) as u32).collect()
+        (0..length).map(|index| u32::try_from((index * 37 + salt * 101 + index * index) % 256).unwrap()).collect()
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
             let net = Net::random(NetConfig::tiny(architecture), 7).unwrap();
             let sequences: Vec<Vec<u32>> = (0..8).map(|salt| sequence(20 + 11 * salt, salt)).collect();
             let alone: Vec<_> =
-                sequences.iter().map(|s| last_logits(&net, &[s.clone()], &[vec![]]).remove(0)).collect();
+                sequences.iter().map(|s| last_logits(&net, std::slice::from_ref(s), &[vec![]]).remove(0)).collect();
             for batch in [3, 8] {
                 let together = last_logits(&net, &sequences[..batch], &vec![vec![]; batch]);
                 for (alone, together) in alone.iter().zip(&together) {
@@ -345,7 +345,7 @@ mod tests {
         net.forward(&step, &mut cache, &rows, &mut logits).unwrap();
         net.log_probs(&step, &mut cache, &wanted, &mut log_probs).unwrap();
         for ((logits, (_, token)), log_prob) in logits.chunks_exact(256).zip(&wanted).zip(&log_probs) {
-            assert_eq!(log_softmax_at(logits, *token), *log_prob);
+            assert_eq!(log_softmax_at(logits, *token).to_bits(), log_prob.to_bits());
             let sum: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
             let exact = f64::from(logits[*token as usize]) - sum.ln();
             assert!((exact - f64::from(*log_prob)).abs() < 1e-5, "{exact} {log_prob}");

@@ -3,6 +3,7 @@
 use std::f64::consts::TAU;
 
 use super::config::{NetConfig, RopeScaling};
+use crate::kernels::rounded;
 
 /// Frequencies, one a pair: `head_dim / 2`.
 #[derive(Debug, Clone)]
@@ -15,16 +16,16 @@ impl Rotary {
     pub fn new(config: &NetConfig) -> Self {
         let half = config.head_dim / 2;
         let frequencies = (0..half).map(|i| {
-            let base = config.rope_theta.powf(-((2 * i) as f64) / config.head_dim as f64) as f32;
+            let base = rounded(config.rope_theta.powf(-((2 * i) as f64) / config.head_dim as f64));
             match &config.rope_scaling {
                 RopeScaling::None => base,
-                RopeScaling::Linear { factor } => base / *factor as f32,
+                RopeScaling::Linear { factor } => base / rounded(*factor),
                 RopeScaling::Factors(factors) => factors.get(i).map_or(base, |factor| base / factor),
                 RopeScaling::Llama3 { factor, low_frequency_factor, high_frequency_factor, original_context } => {
                     let (low, high) = (*low_frequency_factor, *high_frequency_factor);
                     let waves = original_context * f64::from(base) / TAU;
                     let share = ((waves - low) / (high - low)).clamp(0.0, 1.0);
-                    (f64::from(base) * (share + (1.0 - share) / factor)) as f32
+                    rounded(f64::from(base) * (share + (1.0 - share) / factor))
                 }
             }
         });
@@ -40,8 +41,8 @@ impl Rotary {
         for position in positions {
             for frequency in &self.frequencies {
                 let (s, c) = f64::from(position as f32 * frequency).sin_cos();
-                cos.push(c as f32);
-                sin.push(s as f32);
+                cos.push(rounded(c));
+                sin.push(rounded(s));
             }
         }
     }

@@ -75,7 +75,7 @@ impl CustomOp3 for Attention {
         }
         // a second forward of the same op has the same sums
         let _ = self.log_sums.set(log_sums);
-        output(out, (rows, q_width))
+        Ok(output(out, (rows, q_width)))
     }
 
     /// With weights `p`, output `o` and gradient `g` of a row: `dv_j += p_j g`; `ds_j = p_j (g v_j - g o)`;

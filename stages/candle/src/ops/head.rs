@@ -47,7 +47,7 @@ impl CustomOp2 for LogProbs {
             let rows = logits.chunks_exact(vocabulary).zip(targets);
             log_probs.extend(rows.map(|(logits, target)| kernels::log_softmax_at(logits, *target)));
         }
-        output(log_probs, rows)
+        Ok(output(log_probs, rows))
     }
 
     /// The gradient of a row's logits is `g (1[target] - softmax)`; each chunk's share of the weights' gradient is added.
@@ -63,7 +63,7 @@ impl CustomOp2 for LogProbs {
             matrix.multiply(x, None, &mut logits, &mut panels);
             for ((logits, target), grad) in logits.chunks_exact_mut(vocabulary).zip(targets).zip(grads) {
                 let (highest, log_sum) = log_sum(logits);
-                let shift = (f64::from(highest) + log_sum) as f32;
+                let shift = kernels::rounded(f64::from(highest) + log_sum);
                 for logit in logits.iter_mut() {
                     *logit = -grad * kernels::exp(*logit - shift);
                 }

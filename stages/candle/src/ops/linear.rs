@@ -28,7 +28,7 @@ impl CustomOp2 for Linear {
         let matrix = Matrix::new(elements(w, w_at, self.name())?, outputs, inputs);
         let mut y = vec![0.0; rows * outputs];
         matrix.multiply(elements(x, x_at, self.name())?, None, &mut y, &mut Panels::default());
-        output(y, (rows, outputs))
+        Ok(output(y, (rows, outputs)))
     }
 
     fn bwd(&self, x: &Tensor, weight: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {

@@ -43,8 +43,9 @@ fn tensor(values: Vec<f32>, like: &Tensor) -> Result<Tensor> {
     Tensor::from_vec(values, like.shape(), like.device())
 }
 
-fn output(values: Vec<f32>, shape: impl Into<Shape>) -> Result<(CpuStorage, Shape)> {
-    Ok((CpuStorage::F32(values), shape.into()))
+/// A result as the tensor library takes it.
+fn output(values: Vec<f32>, shape: impl Into<Shape>) -> (CpuStorage, Shape) {
+    (CpuStorage::F32(values), shape.into())
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl CustomOp2 for RmsNorm {
         }
         let mut y = vec![0.0; rows * width];
         kernels::rms_norm(x, weight, self.eps, &mut y);
-        output(y, (rows, width))
+        Ok(output(y, (rows, width)))
     }
 
     /// With `r = 1 / sqrt(mean(x^2) + eps)` and `h = w g`: `dx = r h - x r^3 mean(h x)`, `dw = sum over rows of g x r`.
@@ -98,7 +98,7 @@ impl CustomOp1 for Rotate {
         }
         let mut y = elements(x, at, self.name())?.to_vec();
         kernels::rotate(&mut y, &self.angles.cos, &self.angles.sin, head_dim);
-        output(y, (rows, width))
+        Ok(output(y, (rows, width)))
     }
 
     /// A rotation's transpose is the rotation back.
@@ -123,7 +123,7 @@ impl CustomOp2 for SwiGlu {
         }
         let mut y = elements(gate, at, self.name())?.to_vec();
         kernels::swiglu(&mut y, elements(up, up_at, self.name())?);
-        output(y, at.shape().clone())
+        Ok(output(y, at.shape().clone()))
     }
 
     /// With `s = 1 / (1 + e^-x)`: `silu'(x) = s (1 + x (1 - s))`.

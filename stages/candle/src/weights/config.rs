@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::NetError;
+use crate::kernels::rounded;
 use crate::net::{Architecture, NetConfig, RopeScaling};
 
 /// Reads a configuration.
@@ -35,7 +36,7 @@ pub(crate) fn read(path: &Path) -> Result<NetConfig, NetError> {
         context,
         rope_theta: keys.rope_theta()?,
         rope_scaling: keys.rope_scaling()?,
-        rms_eps: keys.number_or("rms_norm_eps", 1e-6)? as f32,
+        rms_eps: rounded(keys.number_or("rms_norm_eps", 1e-6)?),
         tied: keys.flag("tie_word_embeddings")?,
         qkv_bias: architecture == Architecture::Qwen2,
     };
@@ -144,7 +145,7 @@ impl<'a> Keys<'a> {
 
     fn rope_scaling(self) -> Result<RopeScaling, NetError> {
         let Some(rope) = self.rope() else { return Ok(RopeScaling::None) };
-        if rope.number_or("partial_rotary_factor", 1.0)? != 1.0 {
+        if (rope.number_or("partial_rotary_factor", 1.0)? - 1.0).abs() > 0.0 {
             return Err(self.unsupported("`partial_rotary_factor` other than 1"));
         }
         let key = if rope.value("rope_type").is_some() { "rope_type" } else { "type" };

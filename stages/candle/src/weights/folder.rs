@@ -161,9 +161,8 @@ impl FolderWeights {
     /// Refuses tensors that the net would not use.
     fn refuse_extra(&self) -> Result<(), NetError> {
         let is_known = |name: &str| match name {
-            EMBEDDING | NORM => true,
             // a tied head is the embedding; some files hold it twice
-            HEAD => true,
+            EMBEDDING | NORM | HEAD => true,
             _ => {
                 let part = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
                 part.is_some_and(|(layer, part)| {

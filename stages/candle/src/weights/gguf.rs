@@ -11,6 +11,7 @@ use stage_tokens::gguf::{GgmlType, TensorInfo};
 
 use super::{EMBEDDING, HEAD, NORM, Source, ensure_finite};
 use crate::NetError;
+use crate::kernels::rounded;
 use crate::net::{Architecture, NetConfig, RopeScaling};
 
 /// Parts of a layer: name at Hugging Face, name in GGUF.
@@ -190,16 +191,15 @@ fn config(gguf: &Gguf) -> Result<NetConfig, NetError> {
         context: size("context_length")?,
         rope_theta,
         rope_scaling: rope_scaling(gguf, &key)?,
-        rms_eps: gguf.f64(&key("attention.layer_norm_rms_epsilon"))? as f32,
+        rms_eps: rounded(gguf.f64(&key("attention.layer_norm_rms_epsilon"))?),
         tied: gguf.tensor("output.weight").is_none(),
         qkv_bias: architecture == Architecture::Qwen2,
     };
     let mut fault = config.fault();
-    if let Some(tokens) = gguf.value("tokenizer.ggml.tokens").and_then(|tokens| tokens.as_array()) {
-        if tokens.len() > config.vocabulary {
-            let (tokens, rows) = (tokens.len(), config.vocabulary);
-            fault = Some(format!("the tokenizer has {tokens} tokens, but `token_embd.weight` has {rows} rows"));
-        }
+    let tokens = gguf.value("tokenizer.ggml.tokens").and_then(|tokens| tokens.as_array()).map_or(0, <[_]>::len);
+    if tokens > config.vocabulary {
+        let rows = config.vocabulary;
+        fault = Some(format!("the tokenizer has {tokens} tokens, but `token_embd.weight` has {rows} rows"));
     }
     match fault {
         Some(message) => Err(NetError::Config { path: path.to_owned(), message }),

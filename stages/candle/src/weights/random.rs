@@ -15,7 +15,7 @@ impl Source for Random {
             name.bytes().fold(self.seed ^ 0x9e37_79b9_7f4a_7c15, |state, byte| mix(state ^ u64::from(byte)));
         let (center, spread) = match shape {
             [_, inputs] => (0.0, (3.0 / *inputs as f32).sqrt()),
-            _ if name.ends_with(".bias") => (0.0, 0.2),
+            _ if name.rsplit_once('.').is_some_and(|(_, kind)| kind == "bias") => (0.0, 0.2),
             _ => (1.0, 0.2),
         };
         let mut next = || {
