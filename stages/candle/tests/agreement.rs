@@ -3,6 +3,8 @@
 //! The fixtures are made by `tests/python/make_tiny_models.py`: a Llama in two shards, a Qwen2 with biases and a head of
 //! its own, and two Llamas in 16 bits with scaled rotary positions.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! Weights and configurations that are damaged, do not fit or are not supported: each is refused with its name.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::Path;
 
