@@ -1,8 +1,11 @@
 //! Scores of given texts and weights in the process: from recordings, without the weights, and what is refused.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
-use crate::support::Project;
+use crate::sums;
+use crate::support::{Project, ended, program};
 
 /// SHA-256 of `abc`.
 const ABC: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -159,4 +162,75 @@ fn a_stage_that_is_to_make_weights_is_refused_with_its_place() {
     let check = project.call("check", &[]);
     assert_eq!(check.code, 2, "{check:#?}");
     assert!(check.err.contains("no kind of stage makes weights yet"), "{check:#?}");
+}
+
+const LIVE: &str = r#"
+[models.student]
+engine = "local"
+path = "w.gguf"
+digest = "sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+[stages.problems]
+kind = "import"
+files = ["problems.jsonl"]
+rows = "queries"
+domain = "math"
+columns = { prompt = "question", label = "answer" }
+
+[stages.paths]
+kind = "sample"
+inputs = "problems"
+model = "student"
+n = 2
+max_tokens = 12
+logprobs = true
+
+[stages.potential]
+kind = "learning_potential"
+inputs = "paths"
+model = "student"
+"#;
+
+#[test]
+fn a_text_is_as_likely_when_it_is_scored_as_when_it_was_written_and_needs_no_weights_any_more() {
+    let Some(weights) = small_model() else { return };
+    let project = Project::new(LIVE);
+    project.write("problems.jsonl", sums::problems(0, 3));
+    std::os::unix::fs::symlink(weights, project.path().join("w.gguf")).unwrap();
+    project.run(&[]).ok();
+    let rows = project.rows("potential", &[]);
+    assert_eq!(rows.len(), 6);
+    for row in &rows {
+        let written: Vec<f64> =
+            row["token_logprobs"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+        let mean = -written.iter().sum::<f64>() / written.len() as f64;
+        let potential = row["learning_potential"].as_f64().unwrap();
+        assert!((mean - potential).abs() < 1e-5, "written {mean}, scored {potential}: {row}");
+        assert_eq!(row["token_ids"].as_array().unwrap().len(), written.len());
+        assert_eq!(row["completion_tokens"], json!(written.len()));
+        for column in ["tokenizer", "template"] {
+            assert!(row[column].as_str().unwrap().starts_with("sha256:"), "{row}");
+        }
+    }
+    let calls = ended(program().arg("calls").arg(project.path().join("out/calls")).arg("--json").output().unwrap());
+    let counts: Vec<Value> = calls.ok().json()["calls"].as_array().unwrap().clone();
+    let of = |stage: &str| counts.iter().find(|part| part["stage"] == stage).unwrap().clone();
+    assert_eq!((&of("paths")["calls"], &of("paths")["scores"]), (&json!(6), &json!(0)));
+    assert_eq!((&of("potential")["calls"], &of("potential")["scores"]), (&json!(6), &json!(6)));
+    let before = project.digests();
+    std::fs::remove_file(project.path().join("w.gguf")).unwrap();
+    project.run(&["--offline", "--force", "paths", "--force", "potential"]).ok();
+    assert_eq!(project.digests(), before);
+}
+
+/// The small model that the sample project's script fetches; `None`, with a printed reason, where it is not.
+fn small_model() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    let path = cache.join("pipeline/models/smollm2-135m-instruct-q4_1.gguf");
+    if path.is_file() {
+        return Some(path);
+    }
+    println!("skipped: no model at `{}`; `bash datasets/quickstart/fetch_model.sh` fetches it", path.display());
+    None
 }

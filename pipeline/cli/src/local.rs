@@ -3,6 +3,7 @@
 //! The digest of a `.gguf` file is its SHA-256. That of a folder is the SHA-256 of what `sha256sum` prints for the files
 //! that decide answers, sorted by name: so anybody can work it out, and no file name or byte of them can change unseen.
 
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use pipeline_core::StageError;
 use pipeline_core::env::FileDigests;
 use pipeline_models::{WeightsError, WeightsOpener};
 use sha2::{Digest as _, Sha256};
+use stage_candle::LocalWeights;
+use stage_candle::decode::ServiceOptions;
 
 /// Files of a folder of weights that decide answers, beside `*.safetensors` and their index.
 const DECIDING: [&str; 7] = [
@@ -21,6 +24,9 @@ const DECIDING: [&str; 7] = [
     "tokenizer.json",
     "tokenizer_config.json",
 ];
+
+/// Texts that a thread works on together where `max_in_flight` says nothing.
+const SLOTS: usize = 8;
 
 /// Digest of weights, `sha256:` and 64 hexadecimal digits. Files are read again only when they changed.
 ///
@@ -57,12 +63,22 @@ fn deciding_files(folder: &Path) -> Result<Vec<String>, StageError> {
     Ok(names)
 }
 
-/// How weights are opened, with `threads` threads that each work on a batch of their own.
+/// How weights are opened, with at most `threads` threads that each work on a batch of their own.
 pub fn opener(threads: usize) -> WeightsOpener {
-    Arc::new(move |_path, _in_flight| {
-        let _ = threads;
-        Err(WeightsError::new("this build cannot open weights yet"))
+    Arc::new(move |path, in_flight| {
+        let weights = LocalWeights::open(path, &service(threads, in_flight)).map_err(WeightsError::new)?;
+        Ok(Arc::new(weights))
     })
+}
+
+/// Threads and slots for `in_flight` texts in work together, [`SLOTS`] for each thread where no number is given.
+fn service(threads: usize, in_flight: Option<NonZeroU32>) -> ServiceOptions {
+    let threads = threads.max(1);
+    let Some(in_flight) = in_flight.and_then(|number| usize::try_from(number.get()).ok()) else {
+        return ServiceOptions { threads, slots: SLOTS, ..ServiceOptions::default() };
+    };
+    let threads = threads.min(in_flight);
+    ServiceOptions { threads, slots: in_flight.div_ceil(threads), ..ServiceOptions::default() }
 }
 
 #[cfg(test)]
@@ -123,6 +139,15 @@ mod tests {
             }
         }
         assert_eq!(digest_of(folder.path()), first);
+    }
+
+    #[test]
+    fn texts_in_work_are_spread_over_the_threads() {
+        let spread = |threads, in_flight| {
+            let options = service(threads, NonZeroU32::new(in_flight));
+            (options.threads, options.slots)
+        };
+        assert_eq!([spread(2, 0), spread(2, 16), spread(2, 5), spread(4, 1)], [(2, 8), (2, 8), (2, 3), (1, 1)]);
     }
 
     #[test]

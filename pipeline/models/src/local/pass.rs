@@ -157,7 +157,10 @@ impl<Q: Work> Desk<Q, Q::Told> for Pass<'_, Q> {
     }
 
     fn close(&self) {
-        Self::close(self);
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.free.clear();
+        self.changed.notify_all();
     }
 
     fn is_cancelled(&self) -> bool {
