@@ -7,6 +7,7 @@
     reason = "helpers of tests fail by panicking, tell why they skip, and read what `make test` sets"
 )]
 
+mod agreement;
 mod conformance;
 mod data;
 mod errors;
