@@ -58,7 +58,8 @@ impl ScoreListener for Ear {
 
 /// Nanoseconds that the threads of this process have been on a core.
 fn cpu_seconds() -> f64 {
-    let threads = fs::read_dir("/proc/self/task").expect("Linux").map(|thread| thread.unwrap().path().join("schedstat"));
+    let threads =
+        fs::read_dir("/proc/self/task").expect("Linux").map(|thread| thread.unwrap().path().join("schedstat"));
     let nanoseconds = |path| fs::read_to_string(path).ok()?.split_whitespace().next()?.parse::<f64>().ok();
     threads.filter_map(nanoseconds).sum::<f64>() * 1e-9
 }
@@ -92,7 +93,10 @@ fn main() {
         // The first pass computes the prompts; the second one finds them in the cache.
         run(1);
         let (tokens, seconds) = run(ANSWER);
-        println!("decode, batch {batch:2}, temperature {temperature}: {:6.1} tokens per CPU-second", tokens as f64 / seconds);
+        println!(
+            "decode, batch {batch:2}, temperature {temperature}: {:6.1} tokens per CPU-second",
+            tokens as f64 / seconds
+        );
     }
     let service = Service::start(&model, &ServiceOptions::default()).unwrap();
     let text = "A train leaves the station at noon with forty people on board. ".repeat(20);
@@ -106,5 +110,9 @@ fn main() {
     }
     drop(to);
     let tokens: usize = heard.iter().sum();
-    println!("score, texts of {} tokens: {:6.1} tokens per CPU-second", tokens / 16, tokens as f64 / (cpu_seconds() - before));
+    println!(
+        "score, texts of {} tokens: {:6.1} tokens per CPU-second",
+        tokens / 16,
+        tokens as f64 / (cpu_seconds() - before)
+    );
 }

@@ -136,8 +136,10 @@ struct Reference {
     finish_reason: String,
 }
 
-/// A gap between the two best log-probabilities that the error of 8-bit activations can turn over.
-const NEAR_TIE: f32 = 0.1;
+/// A gap between the two best log-probabilities that the rounding of activations to 8 bits can turn over: one of a hundred
+/// of llama.cpp's log-probabilities is off by more than this. With weights in f32, llama.cpp itself writes other texts than
+/// with the same weights in Q4_1.
+const NEAR_TIE: f32 = 0.2;
 
 #[test]
 fn greedy_answers_agree_with_llama_cpp_up_to_near_ties() {
