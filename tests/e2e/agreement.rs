@@ -49,14 +49,14 @@ fn model() -> Option<Arc<LocalModel>> {
 fn agree_on_every(nth: usize) {
     let (Some(shared), Some(model)) = (shared(), model()) else { return };
     let file = TableFile::open(&shared.join("data/smollm2-rollouts/rollouts.parquet")).unwrap();
-    let batches = file.read(0, file.rows(), None).unwrap();
-    let rows = batches.flat_map(|batch| json_rows::to_json(&batch.unwrap())).step_by(nth);
+    let rows = file.read(0, file.rows(), None).unwrap();
+    let rows = rows.flat_map(|batch| json_rows::to_json(&batch.unwrap())).step_by(nth);
     let service = Service::start(&model, &ServiceOptions { threads: 2, ..ServiceOptions::default() }).unwrap();
     let (to, scored) = channel();
     let mut recorded: Vec<Vec<f64>> = Vec::new();
     for row in rows {
-        let numbers = |column: &str| row[column].as_array().unwrap().iter().map(|number| number.as_f64().unwrap());
-        let answer: Vec<u32> = numbers("token_ids").map(|id| id as u32).collect();
+        let list = |column: &str| row[column].as_array().unwrap().iter();
+        let answer: Vec<u32> = list("token_ids").map(|id| u32::try_from(id.as_u64().unwrap()).unwrap()).collect();
         // The server lost three tokens of one answer in its report.
         if String::from_utf8_lossy(&model.tokenizer().decode(&answer)) != row["completion"].as_str().unwrap() {
             continue;
@@ -65,7 +65,7 @@ fn agree_on_every(nth: usize) {
         let from = ids.len();
         ids.extend(answer);
         service.submit_score(ScoreJob { ids, from, listener: Box::new(Ear(recorded.len(), to.clone())) });
-        recorded.push(numbers("token_logprobs").collect());
+        recorded.push(list("token_logprobs").map(|number| number.as_f64().unwrap()).collect());
     }
     drop(to);
     let mut differences = Vec::new();
@@ -74,16 +74,16 @@ fn agree_on_every(nth: usize) {
         differences.extend(ours.iter().zip(&recorded[index]).map(|(our, their)| (f64::from(*our) - their).abs()));
     }
     differences.sort_unstable_by(f64::total_cmp);
-    let share = |share: f64| differences[((differences.len() - 1) as f64 * share) as usize];
+    let percentile = |percent: usize| differences[(differences.len() - 1) * percent / 100];
     let mean = differences.iter().sum::<f64>() / differences.len() as f64;
     println!(
         "{} tokens of {} answers: mean |d| {mean:.5}, half below {:.5}, 90 % below {:.5}, 99 % below {:.5}, all below {:.5}",
         differences.len(),
         recorded.len(),
-        share(0.5),
-        share(0.9),
-        share(0.99),
-        share(1.0)
+        percentile(50),
+        percentile(90),
+        percentile(99),
+        percentile(100)
     );
     assert!(recorded.len() * nth > 1000 && mean < 0.02);
 }
