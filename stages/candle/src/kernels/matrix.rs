@@ -5,10 +5,13 @@ use std::ops::Range;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::LANES;
+use super::blocks::{self, Blocks};
 use super::tile::{self, MOST_ROWS};
 
 /// Depth of a block of weights that stays in the first-level cache while several tiles of rows use it: 16 KiB.
 const DEPTH: usize = 256;
+/// Depth of all panels together that are unpacked at once for a single tile of rows: 24 KiB.
+const UNPACKED: usize = 384;
 /// Up to so many rows, all their inputs stay in the first-level caches.
 const FEW_ROWS: usize = 24;
 /// Rows whose block of `DEPTH` columns stays in the second-level cache.
@@ -21,13 +24,29 @@ const ROWS: usize = 96;
 pub struct Matrix {
     outputs: usize,
     inputs: usize,
-    panels: Vec<f32>,
+    weights: Weights,
+}
+
+/// How weights are kept.
+#[derive(Debug, Clone)]
+enum Weights {
+    /// Panels in `f32`.
+    Whole(Vec<f32>),
+    /// Panels in blocks of few bits.
+    Blocks(Blocks),
 }
 
 /// Buffers that products need; reused from call to call.
 #[derive(Debug, Default)]
 pub struct Panels {
     rows: Vec<f32>,
+    weights: Vec<f32>,
+}
+
+impl From<Blocks> for Matrix {
+    fn from(blocks: Blocks) -> Self {
+        Self { outputs: blocks.outputs(), inputs: blocks.inputs(), weights: Weights::Blocks(blocks) }
+    }
 }
 
 impl Matrix {
@@ -41,7 +60,7 @@ impl Matrix {
                 }
             }
         }
-        Self { outputs, inputs, panels }
+        Self { outputs, inputs, weights: Weights::Whole(panels) }
     }
 
     /// From the transposed weights `[inputs, outputs]`, row-major.
@@ -54,7 +73,7 @@ impl Matrix {
                 slot[..width].copy_from_slice(&row[first..first + width]);
             }
         }
-        Self { outputs, inputs, panels }
+        Self { outputs, inputs, weights: Weights::Whole(panels) }
     }
 
     /// Rows of the weights: width of the result.
@@ -69,9 +88,13 @@ impl Matrix {
 
     /// Copies row `index` of the weights.
     pub fn row(&self, index: usize, row: &mut [f32]) {
+        let panels = match &self.weights {
+            Weights::Whole(panels) => panels,
+            Weights::Blocks(blocks) => return blocks.row(index, row),
+        };
         let panel = index / LANES * self.inputs * LANES;
         let column = index % LANES;
-        for (value, slot) in row.iter_mut().zip(self.panels[panel..].chunks_exact(LANES)) {
+        for (value, slot) in row.iter_mut().zip(panels[panel..].chunks_exact(LANES)) {
             *value = slot[column];
         }
     }
@@ -93,7 +116,8 @@ impl Matrix {
                 let depth = span.min(self.inputs - first);
                 let block = if rows <= MOST_ROWS { depth } else { DEPTH };
                 interleave(x, self.inputs, first..first + depth, block, rows, &mut buffers.rows);
-                Arch::new().dispatch(Product { matrix: self, x: &buffers.rows, rows, first, depth, block, y });
+                let Panels { rows: interleaved, weights: unpacked } = &mut *buffers;
+                Arch::new().dispatch(Product { matrix: self, x: interleaved, rows, first, depth, block, unpacked, y });
             }
             if let Some(bias) = bias {
                 y.chunks_exact_mut(self.outputs).for_each(|y| super::add(y, bias));
@@ -140,7 +164,15 @@ struct Product<'a> {
     depth: usize,
     /// Inputs of a block of `x`.
     block: usize,
+    unpacked: &'a mut Vec<f32>,
     y: &'a mut [f32],
+}
+
+/// Weights of neighbouring panels, so many elements apart, from the first input of a tile on.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    weights: &'a [f32],
+    stride: usize,
 }
 
 /// A tile of a product: where it begins.
@@ -159,7 +191,7 @@ impl WithSimd for Product<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         match S::F32_LANES {
             16 => self.run::<S, 1, 8, 6, 4, 4>(simd),
-            8 => self.run::<S, 2, 6, 3, 2, 1>(simd),
+            8 => self.run::<S, 2, 4, 2, 2, 1>(simd),
             4 => self.run::<S, 4, 3, 2, 2, 1>(simd),
             _ => self.run::<S, 16, 1, 1, 1, 1>(simd),
         }
@@ -182,27 +214,49 @@ impl Product<'_> {
             3 => P3,
             _ => P4,
         };
+        // a single tile of rows is interleaved the same for any block, so blocks may be as short as the cache asks
+        let is_packed = matches!(self.matrix.weights, Weights::Blocks(_));
+        let block = if is_packed && self.rows <= MOST_ROWS {
+            (UNPACKED / wide / blocks::BLOCK).max(1) * blocks::BLOCK
+        } else {
+            self.block
+        };
+        let mut unpacked = std::mem::take(self.unpacked);
+        unpacked.resize(wide * block.min(self.depth) * LANES, 0.0);
         while panel < panels {
             let count = if panel + wide <= panels { wide } else { 1 };
             let mut offset = 0;
-            for first in (self.first..self.first + self.depth).step_by(self.block) {
-                let depth = self.block.min(self.first + self.depth - first);
+            for first in (self.first..self.first + self.depth).step_by(block) {
+                let depth = block.min(self.first + self.depth - first);
+                let matrix = self.matrix;
+                let (weights, stride) = match &matrix.weights {
+                    Weights::Whole(panels) => {
+                        (&panels[(panel * matrix.inputs + first) * LANES..], matrix.inputs * LANES)
+                    }
+                    Weights::Blocks(blocks) => {
+                        for (index, to) in unpacked.chunks_exact_mut(depth * LANES).take(count).enumerate() {
+                            blocks.unpack(panel + index, first, depth, to);
+                        }
+                        (&*unpacked, depth * LANES)
+                    }
+                };
+                let weights = Piece { weights, stride };
                 let mut place = Place { row: 0, panel, first, depth };
                 for height in tiles(self.rows) {
                     let x = &self.x[offset..offset + height * depth];
                     match (height, count > 1) {
-                        (1, true) => self.tile::<S, 1, P1, V>(simd, x, place),
-                        (2, true) => self.tile::<S, 2, P2, V>(simd, x, place),
-                        (3, true) => self.tile::<S, 3, P3, V>(simd, x, place),
-                        (4, true) => self.tile::<S, 4, P4, V>(simd, x, place),
-                        (5, true) => self.tile::<S, 5, P4, V>(simd, x, place),
-                        (6, true) => self.tile::<S, 6, P4, V>(simd, x, place),
-                        (1, false) => self.tile::<S, 1, 1, V>(simd, x, place),
-                        (2, false) => self.tile::<S, 2, 1, V>(simd, x, place),
-                        (3, false) => self.tile::<S, 3, 1, V>(simd, x, place),
-                        (4, false) => self.tile::<S, 4, 1, V>(simd, x, place),
-                        (5, false) => self.tile::<S, 5, 1, V>(simd, x, place),
-                        _ => self.tile::<S, 6, 1, V>(simd, x, place),
+                        (1, true) => self.tile::<S, 1, P1, V>(simd, x, place, weights),
+                        (2, true) => self.tile::<S, 2, P2, V>(simd, x, place, weights),
+                        (3, true) => self.tile::<S, 3, P3, V>(simd, x, place, weights),
+                        (4, true) => self.tile::<S, 4, P4, V>(simd, x, place, weights),
+                        (5, true) => self.tile::<S, 5, P4, V>(simd, x, place, weights),
+                        (6, true) => self.tile::<S, 6, P4, V>(simd, x, place, weights),
+                        (1, false) => self.tile::<S, 1, 1, V>(simd, x, place, weights),
+                        (2, false) => self.tile::<S, 2, 1, V>(simd, x, place, weights),
+                        (3, false) => self.tile::<S, 3, 1, V>(simd, x, place, weights),
+                        (4, false) => self.tile::<S, 4, 1, V>(simd, x, place, weights),
+                        (5, false) => self.tile::<S, 5, 1, V>(simd, x, place, weights),
+                        _ => self.tile::<S, 6, 1, V>(simd, x, place, weights),
                     }
                     place.row += height;
                     offset += height * depth;
@@ -210,12 +264,19 @@ impl Product<'_> {
             }
             panel += count;
         }
+        *self.unpacked = unpacked;
     }
 
     #[inline(always)]
-    fn tile<S: Simd, const M: usize, const P: usize, const V: usize>(&mut self, simd: S, x: &[f32], place: Place) {
+    fn tile<S: Simd, const M: usize, const P: usize, const V: usize>(
+        &mut self,
+        simd: S,
+        x: &[f32],
+        place: Place,
+        piece: Piece<'_>,
+    ) {
         let Place { row, panel, first, depth } = place;
-        let (inputs, outputs) = (self.matrix.inputs, self.matrix.outputs);
+        let outputs = self.matrix.outputs;
         let mut sums = tile::zeros::<S, M, P, V>(simd);
         if first > 0 {
             for (m, sums) in sums.iter_mut().enumerate() {
@@ -227,8 +288,7 @@ impl Product<'_> {
             }
         }
         let weights = std::array::from_fn::<_, P, _>(|p| {
-            let start = ((panel + p) * inputs + first) * LANES;
-            tile::registers::<S, V>(&self.matrix.panels[start..start + depth * LANES])
+            tile::registers::<S, V>(&piece.weights[p * piece.stride..][..depth * LANES])
         });
         tile::accumulate::<S, M, P, V>(simd, x.as_chunks::<M>().0, weights, &mut sums);
         for (m, sums) in sums.iter().enumerate() {

@@ -7,6 +7,7 @@
 #![expect(clippy::inline_always, reason = "only what is inlined is compiled for the vectors of the running machine")]
 
 mod attention;
+mod blocks;
 mod exp;
 mod matrix;
 mod rows;
@@ -14,6 +15,7 @@ mod softmax;
 mod tile;
 
 pub use attention::{Heads, KeyValues, attend};
+pub use blocks::{BlockKind, Blocks};
 pub use exp::exp;
 pub use matrix::{Matrix, Panels};
 pub use rows::{add, rms_norm, rotate, swiglu};

@@ -6,7 +6,7 @@ use super::cache::{self, Cache};
 use super::{Arithmetic, Decoder, Forward, Linear, NetConfig, PAGE, Rotary, Step};
 use crate::NetError;
 use crate::kernels::{self, Heads, Matrix, log_softmax_at};
-use crate::weights::{self, FolderWeights, Form, GgufWeights, Random};
+use crate::weights::{self, FolderWeights, Form, GgufWeights, Random, Values};
 
 /// Rows whose logits are held at once when only log-probabilities are asked for.
 const HEAD_ROWS: usize = 64;
@@ -28,7 +28,8 @@ impl Net {
 
     /// Loads a `.gguf` file, or a folder with `config.json` and safetensors.
     ///
-    /// Values are dequantised to `f32`; on the way no tensor is held in more than two forms.
+    /// Values are those of the file in `f32`. Matrices in `Q4_1` and `Q8_0` stay in their blocks and become `f32` in the cache
+    /// as they are used; the numbers are the same.
     ///
     /// # Errors
     /// A file that is cut, a configuration that is not supported, tensors that are missing, extra, misshaped or not finite.
@@ -237,8 +238,11 @@ impl Form for Panelled {
     type Matrix = Matrix;
     type Vector = Vec<f32>;
 
-    fn matrix(&self, _name: &str, values: Vec<f32>, outputs: usize, inputs: usize) -> Result<Matrix, NetError> {
-        Ok(Matrix::new(&values, outputs, inputs))
+    fn matrix(&self, _name: &str, values: Values, outputs: usize, inputs: usize) -> Result<Matrix, NetError> {
+        Ok(match values {
+            Values::Whole(values) => Matrix::new(&values, outputs, inputs),
+            Values::Blocks(blocks) => Matrix::from(blocks),
+        })
     }
 
     fn vector(&self, _name: &str, values: Vec<f32>) -> Result<Vec<f32>, NetError> {

@@ -11,7 +11,7 @@ use super::{Arithmetic, Decoder, Linear, Net, NetConfig, Rotary};
 use crate::NetError;
 use crate::kernels::Heads;
 use crate::ops::{self, Angles};
-use crate::weights::{self, FolderWeights, Form, GgufWeights, Random, Source};
+use crate::weights::{self, FolderWeights, Form, GgufWeights, Random, Source, Values};
 
 /// A net whose weights are variables.
 #[derive(Debug)]
@@ -147,7 +147,15 @@ impl Form for Variables {
     type Matrix = Var;
     type Vector = Var;
 
-    fn matrix(&self, name: &str, values: Vec<f32>, outputs: usize, inputs: usize) -> Result<Var, NetError> {
+    fn matrix(&self, name: &str, values: Values, outputs: usize, inputs: usize) -> Result<Var, NetError> {
+        let values = match values {
+            Values::Whole(values) => values,
+            Values::Blocks(blocks) => {
+                let mut values = vec![0.0; outputs * inputs];
+                values.chunks_exact_mut(inputs).enumerate().for_each(|(index, row)| blocks.row(index, row));
+                values
+            }
+        };
         self.keep(name, &Tensor::from_vec(values, (outputs, inputs), &Device::Cpu)?)
     }
 

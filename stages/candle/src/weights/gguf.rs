@@ -9,9 +9,9 @@ use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use stage_tokens::Gguf;
 use stage_tokens::gguf::{GgmlType, TensorInfo};
 
-use super::{EMBEDDING, HEAD, NORM, Source, ensure_finite};
+use super::{EMBEDDING, HEAD, NORM, Source, Values, ensure_finite};
 use crate::NetError;
-use crate::kernels::rounded;
+use crate::kernels::{BlockKind, Blocks, rounded};
 use crate::net::{Architecture, NetConfig, RopeScaling};
 
 /// Parts of a layer: name at Hugging Face, name in GGUF.
@@ -53,6 +53,13 @@ impl GgufWeights {
         Ok(weights)
     }
 
+    /// A tensor by its Hugging Face name.
+    fn tensor(&self, name: &str) -> Result<&TensorInfo, NetError> {
+        let name = file_name(name);
+        let missing = || NetError::MissingTensor { path: self.gguf.path().to_owned(), name: name.clone() };
+        self.gguf.tensor(&name).ok_or_else(missing)
+    }
+
     /// Refuses tensors that the net would not use.
     fn refuse_extra(&self) -> Result<(), NetError> {
         let mut known: BTreeSet<String> = [EMBEDDING, NORM, HEAD].into_iter().map(file_name).collect();
@@ -69,18 +76,41 @@ impl GgufWeights {
 
 impl Source for GgufWeights {
     fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, NetError> {
-        let file_name = file_name(name);
-        let Some(tensor) = self.gguf.tensor(&file_name) else {
-            return Err(NetError::MissingTensor { path: self.gguf.path().to_owned(), name: file_name });
+        values(&self.gguf, self.tensor(name)?, shape)
+    }
+
+    fn read_matrix(&self, name: &str, outputs: usize, inputs: usize) -> Result<Values, NetError> {
+        let tensor = self.tensor(name)?;
+        let is_paired = self.config.architecture == Architecture::Llama
+            && ["q_proj.weight", "k_proj.weight"].iter().any(|end| name.ends_with(end));
+        let head_dim = self.config.head_dim;
+        let order = |row| if is_paired { row_of_pairs(row, head_dim) } else { row };
+        let kind = match tensor.kind {
+            GgmlType::Q4_1 => Some(BlockKind::Nibbles),
+            GgmlType::Q8_0 => Some(BlockKind::Bytes),
+            _ => None,
         };
-        let values = values(&self.gguf, tensor, shape)?;
-        let is_rotated = ["q_proj.weight", "k_proj.weight"].iter().any(|end| name.ends_with(end));
-        match (self.config.architecture, shape) {
-            (Architecture::Llama, [_, inputs]) if is_rotated => {
-                Ok(split_halves(&values, *inputs, self.config.head_dim))
+        if let Some(kind) = kind {
+            check_shape(self.gguf.path(), tensor, &[outputs, inputs])?;
+            if let Some(blocks) = Blocks::new(kind, &self.gguf.read(tensor)?, outputs, inputs, order) {
+                return match blocks.fault() {
+                    Some((index, value)) => {
+                        let (path, name) = (self.gguf.path().to_owned(), tensor.name.clone());
+                        Err(NetError::NotFinite { path, name, index, value })
+                    }
+                    None => Ok(Values::Blocks(blocks)),
+                };
             }
-            _ => Ok(values),
         }
+        let values = values(&self.gguf, tensor, &[outputs, inputs])?;
+        if !is_paired {
+            return Ok(Values::Whole(values));
+        }
+        let mut ordered = vec![0.0; values.len()];
+        for (row, to) in ordered.chunks_exact_mut(inputs).enumerate() {
+            to.copy_from_slice(&values[order(row) * inputs..][..inputs]);
+        }
+        Ok(Values::Whole(ordered))
     }
 }
 
@@ -98,29 +128,25 @@ fn file_name(name: &str) -> String {
     format!("blk.{layer}.{part}")
 }
 
-/// Rows of each head from neighbouring pairs, as GGUF has them for Llama, to halves: row `2 j + t` goes to
-/// `t * head_dim / 2 + j`.
-fn split_halves(values: &[f32], inputs: usize, head_dim: usize) -> Vec<f32> {
-    let half = head_dim / 2;
-    let mut split = vec![0.0; values.len()];
-    let heads = values.chunks_exact(head_dim * inputs).zip(split.chunks_exact_mut(head_dim * inputs));
-    for (from, to) in heads {
-        for (index, row) in from.chunks_exact(inputs).enumerate() {
-            let place = (index % 2 * half + index / 2) * inputs;
-            to[place..place + inputs].copy_from_slice(row);
-        }
+/// The file's row for a row of queries or keys: GGUF has the elements of a Llama's heads in neighbouring pairs, row
+/// `2 j + t`, where Hugging Face has them in halves, row `t * head_dim / 2 + j`.
+fn row_of_pairs(row: usize, head_dim: usize) -> usize {
+    let (head, place) = (row / head_dim, row % head_dim);
+    head * head_dim + place % (head_dim / 2) * 2 + place / (head_dim / 2)
+}
+
+fn check_shape(path: &Path, tensor: &TensorInfo, expected: &[usize]) -> Result<(), NetError> {
+    let found: Vec<usize> = tensor.dims.iter().rev().map(|size| usize::try_from(*size).unwrap_or(usize::MAX)).collect();
+    if found == expected {
+        return Ok(());
     }
-    split
+    Err(NetError::Shape { path: path.to_owned(), name: tensor.name.clone(), expected: expected.to_vec(), found })
 }
 
 /// A tensor's values in `f32`, row-major.
 fn values(gguf: &Gguf, tensor: &TensorInfo, shape: &[usize]) -> Result<Vec<f32>, NetError> {
     let path = gguf.path();
-    let found: Vec<usize> = tensor.dims.iter().rev().map(|size| usize::try_from(*size).unwrap_or(usize::MAX)).collect();
-    if found != shape {
-        let (path, name, expected) = (path.to_owned(), tensor.name.clone(), shape.to_vec());
-        return Err(NetError::Shape { path, name, expected, found });
-    }
+    check_shape(path, tensor, shape)?;
     let Some(kind) = storage(tensor.kind) else {
         let what = format!("tensor `{}` in type `{}`", tensor.name, tensor.kind);
         return Err(NetError::Unsupported { path: path.to_owned(), what });
@@ -225,9 +251,8 @@ mod tests {
 
     #[test]
     fn heads_go_from_pairs_to_halves() {
-        // two heads of four rows, one column
-        let values = [0.0, 2.0, 1.0, 3.0, 10.0, 12.0, 11.0, 13.0];
-        assert_eq!(split_halves(&values, 1, 4), [0.0, 1.0, 2.0, 3.0, 10.0, 11.0, 12.0, 13.0]);
+        let rows: Vec<usize> = (0..8).map(|row| row_of_pairs(row, 4)).collect();
+        assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
     }
 
     #[test]

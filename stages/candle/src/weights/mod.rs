@@ -12,6 +12,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use crate::NetError;
+use crate::kernels::Blocks;
 use crate::net::{Decoder, Layer, Linear, NetConfig};
 
 pub(crate) use folder::FolderWeights;
@@ -25,6 +26,22 @@ pub(crate) trait Source: Sync {
     /// # Errors
     /// When it is missing, of another shape, cut, or not finite.
     fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, NetError>;
+
+    /// Reads a matrix `[outputs, inputs]`, in blocks where the file has such that can be computed with.
+    ///
+    /// # Errors
+    /// As for [`Source::read`].
+    fn read_matrix(&self, name: &str, outputs: usize, inputs: usize) -> Result<Values, NetError> {
+        Ok(Values::Whole(self.read(name, &[outputs, inputs])?))
+    }
+}
+
+/// Values of a matrix.
+pub(crate) enum Values {
+    /// Row-major.
+    Whole(Vec<f32>),
+    /// In blocks of few bits.
+    Blocks(Blocks),
 }
 
 /// Makes the two kinds of weights out of values: matrices `[out, in]` and vectors. The name is that of Hugging Face.
@@ -34,8 +51,8 @@ pub(crate) trait Form: Sync {
     /// A vector.
     type Vector: Send;
 
-    /// From row-major values of `[outputs, inputs]`.
-    fn matrix(&self, name: &str, values: Vec<f32>, outputs: usize, inputs: usize) -> Result<Self::Matrix, NetError>;
+    /// From values of `[outputs, inputs]`.
+    fn matrix(&self, name: &str, values: Values, outputs: usize, inputs: usize) -> Result<Self::Matrix, NetError>;
 
     /// From values.
     fn vector(&self, name: &str, values: Vec<f32>) -> Result<Self::Vector, NetError>;
@@ -108,7 +125,7 @@ struct Assembly<'a, S, F> {
 
 impl<S: Source, F: Form> Assembly<'_, S, F> {
     fn matrix(&self, name: &str, outputs: usize, inputs: usize) -> Result<F::Matrix, NetError> {
-        self.form.matrix(name, self.source.read(name, &[outputs, inputs])?, outputs, inputs)
+        self.form.matrix(name, self.source.read_matrix(name, outputs, inputs)?, outputs, inputs)
     }
 
     fn vector(&self, name: &str, width: usize) -> Result<F::Vector, NetError> {
