@@ -18,6 +18,7 @@ mod layout;
 mod quickstart;
 mod recorded;
 mod scores;
+mod serve;
 mod situations;
 mod sums;
 mod support;

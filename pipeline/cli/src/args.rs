@@ -1,5 +1,6 @@
 //! Arguments of the program.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -38,6 +39,8 @@ pub enum Command {
     Calls(Calls),
     /// Remove versions that no link points to
     Clean(Clean),
+    /// Put a local model behind an OpenAI-compatible API
+    Serve(Serve),
     /// Work on the tasks of one version; for executors
     Worker(Worker),
 }
@@ -296,6 +299,37 @@ pub struct Clean {
     /// Remove without asking
     #[arg(long)]
     pub yes: bool,
+}
+
+/// `pipeline serve`
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// A `.gguf` file, a Hugging Face folder, or `DAG:NAME`, a local model of a project
+    pub model: PathBuf,
+    /// Address to listen at; the default reaches this machine alone
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub host: IpAddr,
+    /// Port to listen at; 0 takes a free one
+    #[arg(long, default_value_t = 8080)]
+    pub port: u16,
+    /// Another name for the model; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub alias: Vec<String>,
+    /// Environment variable with the key that requests must bring
+    #[arg(long, value_name = "VARIABLE")]
+    pub api_key_env: Option<String>,
+    /// Threads that decode; answers do not depend on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub threads: Option<u64>,
+    /// Answers that a thread decodes together
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub slots: u64,
+    /// Most tokens of a prompt and its answer; by default what the model was trained for
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(2..))]
+    pub context: Option<u64>,
+    /// Most answers in flight and waiting; more are asked to come again
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub queue: u64,
 }
 
 /// `pipeline worker`

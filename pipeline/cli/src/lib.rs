@@ -50,6 +50,7 @@ fn run(arguments: args::Arguments, registry: &Registry) -> Exit {
         Command::Verify(arguments) => Ok(commands::verify::verify(&arguments)),
         Command::Calls(arguments) => commands::calls::calls(&arguments),
         Command::Clean(arguments) => commands::clean::clean(&arguments, registry),
+        Command::Serve(arguments) => commands::serve::serve(&arguments),
         Command::Worker(arguments) => return commands::worker::worker(&arguments, registry),
     };
     match outcome {

@@ -104,6 +104,34 @@ fn weights_path(config: &ModelConfig, base: &Path) -> Option<PathBuf> {
     Some(base.join(path))
 }
 
+/// Weights of a local model of a project, and their digest.
+///
+/// # Errors
+/// Mistakes of the dag file, a model that it does not have, or one that is no local model.
+pub fn weights_of(dag: &Path, name: &str) -> Result<(PathBuf, String), Failure> {
+    let reading = dagfile::read(dag, &dagfile::Disk, &variable);
+    let (file, mut errors) = (reading.dag, reading.errors);
+    let base = dag.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (models, _) = read(&file, base, &FileDigests::default(), &mut errors);
+    if !errors.is_empty() {
+        return Err(Failure::usage(errors.render(&file.sources)));
+    }
+    let Some(config) = models.get(name) else {
+        let names: Vec<&str> = models.keys().map(String::as_str).collect();
+        let message = format!("`{}` has no model `{name}`; there are: {}", dag.display(), names.join(", "));
+        return Err(Failure::usage(message));
+    };
+    let path = weights_path(config, base).filter(|path| path.exists());
+    match (path, &config.digest) {
+        (Some(path), Some(digest)) => Ok((path, digest.clone())),
+        _ if config.engine == Engine::Local => Err(Failure {
+            message: format!("the weights of model `{name}` are not there; {}", way_to_weights(base)),
+            exit: Exit::Model,
+        }),
+        _ => Err(Failure::usage(format!("model `{name}` is no local model; only `engine = \"local\"` can be served"))),
+    }
+}
+
 /// How a person gets weights.
 fn way_to_weights(base: &Path) -> String {
     let script = base.join(FETCH_SCRIPT);

@@ -22,6 +22,14 @@ pub enum ServeError {
     /// The system refuses threads, signals or sockets.
     #[error("serve: {0}")]
     System(#[from] std::io::Error),
+    /// The model cannot be opened.
+    #[error("open the model `{model}`: {message}")]
+    Open {
+        /// Its path.
+        model: String,
+        /// Why.
+        message: String,
+    },
     /// The model cannot make a prompt of these messages.
     #[error("{0}")]
     Prompt(String),

@@ -14,9 +14,11 @@ mod error;
 mod fields;
 mod handle;
 mod inbox;
+mod local;
 mod request;
 mod server;
 
 pub use engine::Engine;
 pub use error::ServeError;
+pub use local::Local;
 pub use server::{Ended, ServeOptions, Server};

@@ -25,6 +25,18 @@ pub fn shared() -> Option<PathBuf> {
     None
 }
 
+/// The small model of the sample project in the user's cache; `None`, with a printed reason, where it was not fetched.
+pub fn model() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    let model = cache.join("pipeline/models/smollm2-135m-instruct-q4_1.gguf");
+    if model.is_file() {
+        return Some(model);
+    }
+    println!("skipped: the model is not in the cache; `make model` fetches it");
+    None
+}
+
 /// What the program printed and how it ended.
 #[derive(Debug)]
 pub struct Ended {

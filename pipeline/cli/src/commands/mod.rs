@@ -6,6 +6,7 @@ pub mod export;
 pub mod kinds;
 pub mod plan;
 pub mod run;
+pub mod serve;
 pub mod show;
 pub mod status;
 pub mod try_out;
