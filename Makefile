@@ -6,15 +6,22 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 VENV := $(CACHE)/venv-$(shell sha256sum tests/python/requirements.txt | cut -c1-12)
 PIPELINE := $(CARGO_TARGET_DIR)/release/pipeline
 
-.PHONY: run build test python fmt lint docs deny ci check-generated bench
+.PHONY: run run-offline model build test python fmt lint docs deny ci check-generated bench
 
-run: build ## build the program, then run the quickstart from recorded answers
-	$(PIPELINE) run datasets/quickstart/dag.toml --offline
+run: model build ## fetch the small model, build the program, then run the quickstart live
+	$(PIPELINE) run datasets/quickstart/dag.toml
+
+run-offline: build ## the same from recorded answers: no network, no model
+	$(PIPELINE) run datasets/quickstart/dag.toml --offline --out datasets/quickstart/out/offline
+
+model: ## the model of the quickstart, in the user's cache
+	sh datasets/quickstart/fetch_model.sh
 
 build: ## the program, optimised
 	cargo build --release --locked --bin pipeline
 
 test: python check-generated ## every test
+	-sh datasets/quickstart/fetch_model.sh # tests that need the model say so and skip without it
 	PIPELINE_PYTHON=$(VENV)/bin/python cargo test --workspace --locked
 
 python: $(VENV)/ready ## the Python packages that tests read results with
@@ -40,4 +47,4 @@ deny: ## licences of dependencies, where cargo-deny is installed
 check-generated:
 	python3 datasets/quickstart/generate.py --check
 
-ci: fmt lint docs deny test run ## what must pass before a change lands
+ci: fmt lint docs deny test run-offline run ## what must pass before a change lands

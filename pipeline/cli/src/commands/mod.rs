@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod clean;
 pub mod export;
+pub mod figures;
 pub mod kinds;
 pub mod plan;
 pub mod run;

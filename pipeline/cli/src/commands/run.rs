@@ -1,13 +1,12 @@
 //! `pipeline run`: runs what is stale, then says what became of every stage.
 
-use pipeline_core::rows;
-use pipeline_core::table_io::TableFile;
 use pipeline_core::{EventSink, StageError};
 use pipeline_engine::project::problem;
 use pipeline_engine::record::{JsonLines, Several, grouped};
 use pipeline_engine::{Registry, Selection, Status};
 use serde_json::{Value, json};
 
+use super::figures;
 use crate::args::{LogFormat, Run, Which};
 use crate::exit::{Exit, Failure};
 use crate::models;
@@ -122,64 +121,12 @@ fn summary(session: &Session, statuses: &[Status]) {
     });
     let headings = ["stage", "kind", "state", "read", "kept", "rejected", "written", "work s", "rejected because of"];
     output::line(output::table(&headings, rows.collect(), 3));
-    if let Some(histogram) = pass_rates(session, statuses) {
-        output::line("");
-        output::line(histogram);
+    for figure in [figures::pass_rates(session, statuses), figures::learning_potential(session, statuses)] {
+        if let Some(figure) = figure {
+            output::line("");
+            output::line(figure);
+        }
     }
     output::line("");
     output::line(format!("results  {}", session.store.links().display()));
-}
-
-/// Histogram of the pass rates that the last stage of kind `difficulty` found.
-fn pass_rates(session: &Session, statuses: &[Status]) -> Option<String> {
-    let measured = session
-        .project
-        .nodes
-        .iter()
-        .zip(statuses)
-        .rfind(|(node, status)| node.entry.kind == "difficulty" && status.success().is_some())?;
-    let version = session.store.current(&measured.0.name)?;
-    let mut bins = [0_u64; 12];
-    for file in &measured.1.success()?.main()?.files {
-        let table = TableFile::open(&version.folder.join(&file.file)).ok()?;
-        for batch in table.read(0, file.rows, Some(&["pass_rate"])).ok()? {
-            let batch = batch.ok()?;
-            for rate in rows::floats(&batch, "pass_rate").ok()?.iter().flatten() {
-                bins[bin(rate)] += 1;
-            }
-        }
-    }
-    let labels = [
-        "0", "0-0.1", "0.1-0.2", "0.2-0.3", "0.3-0.4", "0.4-0.5", "0.5-0.6", "0.6-0.7", "0.7-0.8", "0.8-0.9", "0.9-1",
-        "1",
-    ];
-    let most = bins.iter().copied().max().unwrap_or(0).max(1);
-    let mut text = format!("pass rates of `{}` (queries)", measured.0.name);
-    for (label, count) in labels.iter().zip(bins) {
-        let width = usize::try_from((count * 40).div_ceil(most)).unwrap_or(0);
-        text += &format!("\n  {label:>7}  {:<40} {}", "#".repeat(width), grouped(count));
-    }
-    Some(text)
-}
-
-/// Exactly 0 and exactly 1 have bins of their own, since such queries teach nothing.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate from 0 to 1 times ten")]
-fn bin(rate: f64) -> usize {
-    if rate <= 0.0 {
-        0
-    } else if rate >= 1.0 {
-        11
-    } else {
-        1 + ((rate * 10.0) as usize).min(9)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_of_zero_and_one_stand_apart() {
-        assert_eq!([bin(0.0), bin(0.05), bin(0.1), bin(0.999), bin(1.0)], [0, 1, 2, 10, 11]);
-    }
 }
