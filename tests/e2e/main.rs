@@ -15,6 +15,7 @@ mod incremental;
 mod jobs;
 mod kill;
 mod layout;
+mod live;
 mod quickstart;
 mod recorded;
 mod scores;

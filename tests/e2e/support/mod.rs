@@ -226,7 +226,7 @@ pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let name = entry.file_name();
-        if name == "out" || name == "__pycache__" {
+        if name == "out" || name == "models" || name == "__pycache__" {
             continue;
         }
         if entry.path().is_dir() {
