@@ -276,6 +276,12 @@ pub struct Calls {
     /// Folder of the call store
     #[arg(default_value = "out/calls")]
     pub folder: PathBuf,
+    /// Write the calls as recordings (JSON Lines; `.gz` and `.zst` compress), for `recordings` of a model
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prune_model", "prune_older"])]
+    pub record: Option<PathBuf>,
+    /// Record only calls of this model
+    #[arg(long, value_name = "MODEL", requires = "record")]
+    pub model: Option<String>,
     /// Remove calls of this model
     #[arg(long, value_name = "MODEL")]
     pub prune_model: Option<String>,

@@ -41,5 +41,5 @@ pub use recordings::Recordings;
 pub use request::{Asked, Message, ModelId, Request, Sampling, ScoreRequest};
 pub use secret::Secret;
 pub use set::ModelSet;
-pub use store::{CallStore, CallSummary, Damage, Prune, Pruned, Reply, StoredCall};
+pub use store::{CallStore, CallSummary, Damage, Prune, Pruned, Reply, StoredCall, Written};
 pub use weights::{Desk, Generation, Refusal, Score, Weights, WeightsError};

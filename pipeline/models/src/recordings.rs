@@ -318,6 +318,8 @@ struct RecordedAnswer {
     #[serde(default)]
     token_logprobs: Option<Vec<f32>>,
     #[serde(default)]
+    tool_calls: Option<String>,
+    #[serde(default)]
     model: Option<String>,
     #[serde(default)]
     tokenizer: Option<String>,
@@ -337,7 +339,7 @@ impl From<RecordedAnswer> for Answer {
             completion_tokens: recorded.completion_tokens,
             token_ids: recorded.token_ids,
             token_logprobs: recorded.token_logprobs,
-            tool_calls: None,
+            tool_calls: recorded.tool_calls,
             model: recorded.model,
             tokenizer: recorded.tokenizer,
             template: recorded.template,

@@ -5,7 +5,10 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use pipeline_models::{CallKey, CallStore, Damage, Message, ModelId, Prune, Reply, Request, Sampling, StoredCall};
+use pipeline_models::{
+    Asked, CallKey, CallStore, Damage, Message, ModelId, Prune, Recorded, Recordings, Reply, Request, Sampling, Score,
+    ScoreRequest, StoredCall, parse_answer,
+};
 use proptest::prelude::*;
 
 fn model() -> ModelId {
@@ -246,4 +249,56 @@ fn a_reader_survives_pruning_by_another() {
     pruner.prune(&Prune { before_ms: Some(1002), ..Prune::default() }).unwrap();
     assert_eq!(readable(&reader, 0..4), [2, 3]);
     assert_eq!(reader.damage(), Damage::default());
+}
+
+#[test]
+fn recordings_written_from_a_store_give_the_same_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    fill(&folder.path().join("calls"), 0..20);
+    let store = CallStore::open(folder.path().join("calls")).unwrap();
+    let scored = ScoreRequest {
+        messages: vec![Message::new("user", "七加五")],
+        response: "十二".to_owned(),
+        is_complete: true,
+        token_ids: Some(vec![5, 7, 2]),
+        tokenizer: Some("sha256:t".to_owned()),
+    };
+    let score = Score { log_prob: -0.1 - 0.2, tokens: 3 };
+    let refused = Request { sample: 99, ..first_request() };
+    let row_error = Reply::RowError { code: "context_exceeded".to_owned(), message: "9 of 8".to_owned() };
+    let more = [
+        (CallKey::of_score(&model(), &scored), scored.clone().into(), Reply::Score(score)),
+        (CallKey::of(&model(), &refused), refused.clone().into(), row_error),
+    ];
+    for (key, request, reply) in more {
+        store.append(&key, &StoredCall { request, reply, ..call(0).1 }).unwrap();
+    }
+    for name in ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"] {
+        let file = folder.path().join(name);
+        let written = store.write_recordings(Some("m@r"), &file).unwrap();
+        assert_eq!((written.calls, written.unreadable), (22, 0));
+        let bytes = std::fs::read(&file).unwrap();
+        store.write_recordings(None, &file).unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), bytes, "the same calls give the same bytes");
+        let recordings = Recordings::open(&model(), folder.path(), &[name.into()]).unwrap();
+        assert_eq!(recordings.len(), 22);
+        assert_eq!(recordings.get_score(&scored).unwrap(), Recorded::Answer(score));
+        assert!(
+            matches!(recordings.get(&refused).unwrap(), Recorded::RowError { code, .. } if code == "context_exceeded")
+        );
+        for number in 0..20 {
+            let (_, stored) = call(number);
+            let (Asked::Answer(request), Reply::Answer(raw)) = (stored.request, stored.reply) else { panic!() };
+            assert_eq!(recordings.get(&request).unwrap(), Recorded::Answer(parse_answer(&raw).unwrap()));
+        }
+    }
+    let nothing = store.write_recordings(Some("other"), &folder.path().join("a.jsonl")).unwrap();
+    assert_eq!(nothing.calls, 0);
+    assert!(folder.path().join("a.jsonl").exists(), "what was recorded before stays");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "no draft is left");
+}
+
+fn first_request() -> Request {
+    let Asked::Answer(request) = call(0).1.request else { panic!("call 0 is an answer") };
+    request
 }

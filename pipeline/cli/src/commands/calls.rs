@@ -1,4 +1,6 @@
-//! `pipeline calls`: what the call store holds, by model and stage; and pruning.
+//! `pipeline calls`: what the call store holds, by model and stage; recording and pruning.
+
+use std::path::Path;
 
 use pipeline_engine::record::grouped;
 use pipeline_models::{CallStore, ModelError, Prune};
@@ -25,6 +27,9 @@ pub fn calls(arguments: &Calls) -> Result<Exit, Failure> {
     let store = CallStore::open(&arguments.folder).map_err(|error| failed(&error))?;
     if arguments.prune_model.is_some() || arguments.prune_older.is_some() {
         return prune(arguments, &store);
+    }
+    if let Some(file) = &arguments.record {
+        return record(arguments, &store, file);
     }
     let summary = store.summary().map_err(|error| failed(&error))?;
     if arguments.json {
@@ -55,6 +60,27 @@ pub fn calls(arguments: &Calls) -> Result<Exit, Failure> {
         rows.collect(),
         2,
     ));
+    Ok(Exit::Done)
+}
+
+fn record(arguments: &Calls, store: &CallStore, file: &Path) -> Result<Exit, Failure> {
+    let model = arguments.model.as_deref();
+    let written = store.write_recordings(model, file).map_err(|error| failed(&error))?;
+    if written.calls == 0 {
+        let whose = model.map_or_else(|| "call".to_owned(), |model| format!("call of model `{model}`"));
+        let message = format!("the call store holds no {whose} to record; `{}` was not written", file.display());
+        return Err(Failure::stage(message));
+    }
+    if arguments.json {
+        output::json(
+            &json!({ "recorded": written.calls, "unreadable": written.unreadable, "file": file.display().to_string() }),
+        );
+        return Ok(Exit::Done);
+    }
+    output::line(format!("{} calls written to `{}`", grouped(written.calls), file.display()));
+    if written.unreadable > 0 {
+        output::note(format!("{} calls whose answers cannot be read were left out", grouped(written.unreadable)));
+    }
     Ok(Exit::Done)
 }
 

@@ -11,6 +11,7 @@
 
 mod index;
 mod record;
+mod record_lines;
 mod upkeep;
 mod writer;
 
@@ -33,6 +34,7 @@ use writer::Writer;
 pub(crate) use record::Kind;
 pub(crate) use writer::now_ms;
 
+pub use record_lines::Written;
 pub use upkeep::{CallSummary, Prune, Pruned};
 
 const EXTENSION: &str = "calls";
