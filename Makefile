@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 VENV := $(CACHE)/venv-$(shell sha256sum tests/python/requirements.txt | cut -c1-12)
 PIPELINE := $(CARGO_TARGET_DIR)/release/pipeline
 
-.PHONY: run run-offline model build test python fmt lint docs deny ci check-generated bench
+.PHONY: run run-offline model record build test python fmt lint docs deny ci check-generated bench
 
 run: model build ## fetch the small model, build the program, then run the quickstart live
 	$(PIPELINE) run datasets/quickstart/dag.toml
@@ -16,6 +16,9 @@ run-offline: build ## the same from recorded answers: no network, no model
 
 model: ## the model of the quickstart, in the user's cache
 	sh datasets/quickstart/fetch_model.sh
+
+record: build ## write the recorded answers of the quickstart anew, from a live run
+	PIPELINE=$(PIPELINE) sh datasets/quickstart/record.sh
 
 build: ## the program, optimised
 	cargo build --release --locked --bin pipeline
