@@ -1,6 +1,5 @@
 //! Scores of given texts and weights in the process: from recordings, without the weights, and what is refused.
 
-use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -193,7 +192,7 @@ model = "student"
 
 #[test]
 fn a_text_is_as_likely_when_it_is_scored_as_when_it_was_written_and_needs_no_weights_any_more() {
-    let Some(weights) = small_model() else { return };
+    let Some(weights) = crate::support::model() else { return };
     let project = Project::new(LIVE);
     project.write("problems.jsonl", sums::problems(0, 3));
     std::os::unix::fs::symlink(weights, project.path().join("w.gguf")).unwrap();
@@ -221,16 +220,4 @@ fn a_text_is_as_likely_when_it_is_scored_as_when_it_was_written_and_needs_no_wei
     std::fs::remove_file(project.path().join("w.gguf")).unwrap();
     project.run(&["--offline", "--force", "paths", "--force", "potential"]).ok();
     assert_eq!(project.digests(), before);
-}
-
-/// The small model that the sample project's script fetches; `None`, with a printed reason, where it is not.
-fn small_model() -> Option<PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-    let path = cache.join("pipeline/models/smollm2-135m-instruct-q4_1.gguf");
-    if path.is_file() {
-        return Some(path);
-    }
-    println!("skipped: no model at `{}`; `bash datasets/quickstart/fetch_model.sh` fetches it", path.display());
-    None
 }

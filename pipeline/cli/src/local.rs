@@ -3,9 +3,10 @@
 //! The digest of a `.gguf` file is its SHA-256. That of a folder is the SHA-256 of what `sha256sum` prints for the files
 //! that decide answers, sorted by name: so anybody can work it out, and no file name or byte of them can change unseen.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pipeline_core::StageError;
 use pipeline_core::env::FileDigests;
@@ -64,10 +65,20 @@ fn deciding_files(folder: &Path) -> Result<Vec<String>, StageError> {
 }
 
 /// How weights are opened, with at most `threads` threads that each work on a batch of their own.
+///
+/// Models of one project that have the same weights, as a teacher and a student may, share them.
 pub fn opener(threads: usize) -> WeightsOpener {
+    type Opened = BTreeMap<(PathBuf, Option<NonZeroU32>), Weak<LocalWeights>>;
+    let opened: Mutex<Opened> = Mutex::default();
     Arc::new(move |path, in_flight| {
-        let weights = LocalWeights::open(path, &service(threads, in_flight)).map_err(WeightsError::new)?;
-        Ok(Arc::new(weights))
+        let place = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(weights) = opened.get(&(place.clone(), in_flight)).and_then(Weak::upgrade) {
+            return Ok(weights);
+        }
+        let weights = Arc::new(LocalWeights::open(path, &service(threads, in_flight)).map_err(WeightsError::new)?);
+        opened.insert((place, in_flight), Arc::downgrade(&weights));
+        Ok(weights)
     })
 }
 
