@@ -1,24 +1,24 @@
 //! Our numbers against those that llama.cpp recorded with the sample model: log-probabilities of its own tokens.
 //!
-//! llama.cpp multiplies Q4_1 weights with activations rounded to 8 bits in blocks; here the weights are the same and the
-//! activations are f32. What differs is that rounding, so the differences are small and have no tail.
+//! llama.cpp multiplies Q4_1 weights with activations rounded to 8 bits in blocks of 32; here the weights are the same and
+//! activations are f32. That rounding is what differs: with it done here as well, most of the difference is gone.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use pipeline_core::json_rows;
 use pipeline_core::table_io::TableFile;
 use serde_json::Value;
-use stage_candle::LocalModel;
 use stage_candle::decode::{End, ScoreJob, ScoreListener, Service, ServiceOptions};
+use stage_candle::{LocalModel, Net};
 use stage_tokens::Turn;
 
 use crate::support::shared;
 
 #[test]
-fn log_probs_agree_with_llama_cpp_on_every_twelfth_answer() {
-    agree_on_every(12);
+fn log_probs_agree_with_llama_cpp_on_every_twentieth_answer() {
+    agree_on_every(20);
 }
 
 /// All rows: `cargo test -p pipeline-cli --test e2e agreement -- --ignored --nocapture`, some minutes.
@@ -36,18 +36,21 @@ impl ScoreListener for Ear {
     }
 }
 
-fn model() -> Option<Arc<LocalModel>> {
-    let cache = std::env::var("XDG_CACHE_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cache")));
-    let path = PathBuf::from(cache.unwrap()).join("pipeline/models/smollm2-135m-instruct-q4_1.gguf");
-    if !path.is_file() {
-        println!("skipped: {} is absent; `sh datasets/quickstart/fetch_model.sh` fetches it", path.display());
-        return None;
-    }
-    Some(Arc::new(LocalModel::open(&path).unwrap()))
+/// Exact products differ from llama.cpp's by its rounding of activations; rounded ones differ less.
+fn agree_on_every(nth: usize) {
+    let (Some(shared), Some(path)) = (shared(), crate::support::model()) else { return };
+    let exact = LocalModel::open(&path).unwrap();
+    let exact = mean_difference("exact activations", &shared, exact, nth);
+    let net = Net::load(&path).unwrap().with_rounded_activations();
+    let rounded = LocalModel::open(&path).unwrap().with_net(net).unwrap();
+    let rounded = mean_difference("activations rounded to 8 bits", &shared, rounded, nth);
+    assert!(exact < 0.03, "{exact}");
+    assert!(rounded < 0.02 && rounded < exact, "{rounded}");
 }
 
-fn agree_on_every(nth: usize) {
-    let (Some(shared), Some(model)) = (shared(), model()) else { return };
+/// Mean absolute difference of the log-probabilities of recorded tokens, over every `nth` answer.
+fn mean_difference(what: &str, shared: &Path, model: LocalModel, nth: usize) -> f64 {
+    let model = Arc::new(model);
     let file = TableFile::open(&shared.join("data/smollm2-rollouts/rollouts.parquet")).unwrap();
     let rows = file.read(0, file.rows(), None).unwrap();
     let rows = rows.flat_map(|batch| json_rows::to_json(&batch.unwrap())).step_by(nth);
@@ -77,7 +80,7 @@ fn agree_on_every(nth: usize) {
     let percentile = |percent: usize| differences[(differences.len() - 1) * percent / 100];
     let mean = differences.iter().sum::<f64>() / differences.len() as f64;
     println!(
-        "{} tokens of {} answers: mean |d| {mean:.5}, half below {:.5}, 90 % below {:.5}, 99 % below {:.5}, all below {:.5}",
+        "{what}: {} tokens of {} answers: mean |d| {mean:.5}, half below {:.5}, 90 % below {:.5}, 99 % below {:.5}, all below {:.5}",
         differences.len(),
         recorded.len(),
         percentile(50),
@@ -85,7 +88,8 @@ fn agree_on_every(nth: usize) {
         percentile(99),
         percentile(100)
     );
-    assert!(recorded.len() * nth > 1000 && mean < 0.02);
+    assert!(recorded.len() * nth > 1000);
+    mean
 }
 
 fn prompt(model: &LocalModel, messages: &Value) -> Vec<u32> {

@@ -85,11 +85,24 @@ impl LocalModel {
         template: Result<ChatTemplate, String>,
         ends: EndTokens,
     ) -> Result<Self, LocalError> {
-        let vocabulary = net.vocabulary();
-        if tokenizer.vocabulary() > vocabulary {
-            return Err(LocalError::TokenizerMisfit { largest: tokenizer.vocabulary() - 1, vocabulary });
+        let tokenizer = Arc::new(tokenizer);
+        Self { net: Arc::new(net), tokenizer, template, ends }.checked()
+    }
+
+    /// The same model over another net, such as one with [rounded activations](Net::with_rounded_activations).
+    ///
+    /// # Errors
+    /// When the tokenizer does not fit the net.
+    pub fn with_net(self, net: Net) -> Result<Self, LocalError> {
+        Self { net: Arc::new(net), ..self }.checked()
+    }
+
+    fn checked(self) -> Result<Self, LocalError> {
+        let (ids, vocabulary) = (self.tokenizer.vocabulary(), self.net.vocabulary());
+        if ids > vocabulary {
+            return Err(LocalError::TokenizerMisfit { largest: ids - 1, vocabulary });
         }
-        Ok(Self { net: Arc::new(net), tokenizer: Arc::new(tokenizer), template, ends })
+        Ok(self)
     }
 
     /// The net.

@@ -17,13 +17,14 @@ pub struct Net {
     pub(crate) config: NetConfig,
     pub(crate) decoder: Decoder<Matrix, Vec<f32>>,
     pub(crate) rotary: Rotary,
+    rounds_activations: bool,
 }
 
 impl Net {
     /// A net of given weights.
     pub(crate) fn new(config: NetConfig, decoder: Decoder<Matrix, Vec<f32>>) -> Self {
         let rotary = Rotary::new(&config);
-        Self { config, decoder, rotary }
+        Self { config, decoder, rotary, rounds_activations: false }
     }
 
     /// Loads a `.gguf` file, or a folder with `config.json` and safetensors.
@@ -56,6 +57,14 @@ impl Net {
         Ok(Self::new(config, decoder))
     }
 
+    /// The same net with what each matrix is multiplied with rounded to 8 bits in blocks of 32, as engines do that multiply
+    /// quantised weights in whole numbers. It shows how far such an engine may be from the exact product, and is good for
+    /// comparisons with one only.
+    #[must_use]
+    pub fn with_rounded_activations(self) -> Self {
+        Self { rounds_activations: true, ..self }
+    }
+
     /// Its sizes and constants.
     pub fn config(&self) -> &NetConfig {
         &self.config
@@ -70,8 +79,14 @@ impl Net {
             self.decoder.embedding.row(*token as usize, row);
         }
         self.rotary.angles(step.positions(), &mut cache.cos, &mut cache.sin);
-        let mut arithmetic =
-            Packed { step, cache, heads: self.config.attention(), eps: self.config.rms_eps, rows: step.tokens.len() };
+        let mut arithmetic = Packed {
+            step,
+            cache,
+            heads: self.config.attention(),
+            eps: self.config.rms_eps,
+            rows: step.tokens.len(),
+            rounds_activations: self.rounds_activations,
+        };
         self.decoder.pass(&mut arithmetic, x)
     }
 
@@ -93,6 +108,9 @@ impl Net {
             to.copy_from_slice(from);
         }
         kernels::rms_norm(&picked, &self.decoder.norm, self.config.rms_eps, &mut normed);
+        if self.rounds_activations {
+            kernels::round_to_8_bits(&mut normed, hidden);
+        }
         self.decoder.head().multiply(&normed, None, logits, &mut cache.panels);
         cache.spare.extend([picked, normed]);
         Ok(())
@@ -162,6 +180,7 @@ struct Packed<'a> {
     heads: Heads,
     eps: f32,
     rows: usize,
+    rounds_activations: bool,
 }
 
 impl Arithmetic for Packed<'_> {
@@ -177,7 +196,13 @@ impl Arithmetic for Packed<'_> {
 
     fn linear(&mut self, x: &Vec<f32>, weights: &Linear<Matrix, Vec<f32>>) -> Result<Vec<f32>, NetError> {
         let mut y = self.cache.take(self.rows * weights.weight.outputs());
-        weights.weight.multiply(x, weights.bias.as_deref(), &mut y, &mut self.cache.panels);
+        if self.rounds_activations {
+            let mut rounded = x.clone();
+            kernels::round_to_8_bits(&mut rounded, weights.weight.inputs());
+            weights.weight.multiply(&rounded, weights.bias.as_deref(), &mut y, &mut self.cache.panels);
+        } else {
+            weights.weight.multiply(x, weights.bias.as_deref(), &mut y, &mut self.cache.panels);
+        }
         Ok(y)
     }
 
