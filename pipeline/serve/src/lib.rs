@@ -1,6 +1,6 @@
 //! A local model behind the OpenAI protocol: `pipeline serve`.
 //!
-//! A request is read field by field ([`request`](self)); what cannot be honoured is refused by name. Each choice becomes
+//! A request is read field by field; what cannot be honoured is refused by name. Each choice becomes
 //! a job of the [`Engine`], which decodes all jobs of all requests together; what it tells is sent on, whole or as a
 //! stream. Async stays inside this crate.
 //!

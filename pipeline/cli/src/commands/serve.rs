@@ -40,8 +40,8 @@ pub fn serve(arguments: &Serve) -> Result<Exit, Failure> {
     let bound = Server::bind(options).map_err(|error| Failure::usage(error.to_string()))?;
     let engine = Local::open(&path, &digest, &service).map_err(|error| Failure::usage(error.to_string()))?;
     let engine = Arc::new(engine);
-    let is_open = bound.key_is_asked() || arguments.host.is_loopback();
-    if !is_open {
+    let is_guarded = bound.key_is_asked() || arguments.host.is_loopback();
+    if !is_guarded {
         output::note("anybody who reaches this address may use the model; `--api-key-env VARIABLE` asks for a key");
     }
     let context = pipeline_serve::Engine::context(engine.as_ref());
