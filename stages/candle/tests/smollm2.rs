@@ -1,7 +1,6 @@
 //! The sample model through the service: it answers, and how it is decoded does not show. Skipped where it is not fetched.
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stdout,
     clippy::print_stderr,
     reason = "helpers of tests fail by panicking and tell why they skip"
 )]
@@ -131,7 +130,7 @@ fn stop_strings_end_answers_of_a_real_tokenizer() {
 #[derive(serde::Deserialize)]
 struct Reference {
     question: String,
-    /// With the model's Q4_1 weights, where activations are rounded to 8 bits in blocks; at most 64 tokens.
+    /// With the model's `Q4_1` weights, where activations are rounded to 8 bits in blocks; at most 64 tokens.
     q4_1: Reply,
     /// With the same weights written out in f32, keys and values in f32 too; at most 32 tokens.
     f32: Reply,
@@ -150,7 +149,7 @@ struct Reply {
 const NEAR_TIE: f32 = 0.1;
 
 /// A gap that the rounding of activations to 8 bits can turn over: one of a hundred of llama.cpp's log-probabilities with
-/// Q4_1 weights is off by about this much.
+/// `Q4_1` weights is off by about this much.
 const NEAR_TIE_IN_8_BITS: f32 = 0.2;
 
 #[test]

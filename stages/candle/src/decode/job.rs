@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn values_outside_their_ranges_are_named() {
-        let changes: [(fn(&mut Draw), &str); 7] = [
+        type Change = (fn(&mut Draw), &'static str);
+        let changes: [Change; 7] = [
             (|draw| draw.temperature = f64::NAN, "temperature"),
             (|draw| draw.temperature = -0.1, "temperature"),
             (|draw| draw.top_p = 0.0, "top_p"),

@@ -188,7 +188,7 @@ fn exp(x: f32) -> f32 {
     // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer.
     const ROUND: f32 = 12_582_912.0;
     // ln 2 in two parts, the first with few bits so that n times it is exact.
-    const LN_2_HIGH: f32 = 0.693_359_375;
+    const LN_2_HIGH: f32 = 355.0 / 512.0;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     let bounded = x.max(LOWEST);
     let shifted = bounded * std::f32::consts::LOG2_E + ROUND;
