@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
+use arrow::array::AsArray;
+use arrow::datatypes::{Float32Type, Int32Type};
 use pipeline_core::json_rows;
 use pipeline_core::table_io::TableFile;
 use serde_json::Value;
@@ -54,23 +56,33 @@ fn agree_on_every(nth: usize) {
 fn mean_difference(what: &str, shared: &Path, model: LocalModel, nth: usize) -> f64 {
     let model = Arc::new(model);
     let file = TableFile::open(&shared.join("data/smollm2-rollouts/rollouts.parquet")).unwrap();
-    let rows = file.read(0, file.rows(), None).unwrap();
-    let rows = rows.flat_map(|batch| json_rows::to_json(&batch.unwrap())).step_by(nth);
     let service = Service::start(&model, &ServiceOptions { threads: 2, ..ServiceOptions::default() }).unwrap();
     let (to, scored) = channel();
-    let mut recorded: Vec<Vec<f64>> = Vec::new();
-    for row in rows {
-        let list = |column: &str| row[column].as_array().unwrap().iter();
-        let answer: Vec<u32> = list("token_ids").map(|id| u32::try_from(id.as_u64().unwrap()).unwrap()).collect();
-        // The server lost three tokens of one answer in its report.
-        if String::from_utf8_lossy(&model.tokenizer().decode(&answer)) != row["completion"].as_str().unwrap() {
-            continue;
+    let (mut recorded, mut number): (Vec<Vec<f64>>, _) = (Vec::new(), 0);
+    for batch in file.read(0, file.rows(), None).unwrap() {
+        let batch = batch.unwrap();
+        let ids = batch.column_by_name("token_ids").unwrap().as_list::<i32>();
+        let log_probs = batch.column_by_name("token_logprobs").unwrap().as_list::<i32>();
+        for (index, row) in json_rows::to_json(&batch).iter().enumerate() {
+            number += 1;
+            if !(number - 1_usize).is_multiple_of(nth) {
+                continue;
+            }
+            let ids = ids.value(index);
+            let answer: Vec<u32> =
+                ids.as_primitive::<Int32Type>().values().iter().map(|id| u32::try_from(*id).unwrap()).collect();
+            // The server lost three tokens of one answer in its report.
+            if String::from_utf8_lossy(&model.tokenizer().decode(&answer)) != row["completion"].as_str().unwrap() {
+                continue;
+            }
+            let mut ids = prompt(&model, &row["messages"]);
+            let from = ids.len();
+            ids.extend(answer);
+            service.submit_score(ScoreJob { ids, from, listener: Box::new(Ear(recorded.len(), to.clone())) });
+            let log_probs = log_probs.value(index);
+            recorded
+                .push(log_probs.as_primitive::<Float32Type>().values().iter().map(|value| f64::from(*value)).collect());
         }
-        let mut ids = prompt(&model, &row["messages"]);
-        let from = ids.len();
-        ids.extend(answer);
-        service.submit_score(ScoreJob { ids, from, listener: Box::new(Ear(recorded.len(), to.clone())) });
-        recorded.push(list("token_logprobs").map(|number| number.as_f64().unwrap()).collect());
     }
     drop(to);
     let mut differences = Vec::new();

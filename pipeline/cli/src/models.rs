@@ -13,6 +13,7 @@ use pipeline_engine::{Project, Selection};
 use pipeline_models::{
     Budget, BudgetConfig, CallStore, Engine, ModelConfig, ModelError, ModelSet, OpenOptions, Secret, Timing, open,
 };
+use stage_candle::LocalModel;
 
 use crate::commands::plan::action;
 use crate::exit::{Exit, Failure};
@@ -187,18 +188,23 @@ pub fn ensure_scores(project: &Project, models: &BTreeMap<String, ModelConfig>, 
 /// # Errors
 /// The model, the path, the stage, and the ways out.
 pub fn ensure_weights(session: &Session, selection: &Selection) -> Result<(), Failure> {
-    let is_missing = |config: &ModelConfig| weights_path(config, &session.env.base).filter(|path| !path.exists());
-    if session.offline || !session.models.values().any(|config| is_missing(config).is_some()) {
+    let fault_of = |config: &ModelConfig| {
+        let path = weights_path(config, &session.env.base)?;
+        if !path.exists() {
+            return Some(format!("there are no weights at `{}`", path.display()));
+        }
+        LocalModel::inspect(&path).err().map(|error| format!("its weights cannot be used: {error}"))
+    };
+    if session.offline || !session.models.values().any(|config| fault_of(config).is_some()) {
         return Ok(());
     }
     for planned in session.runner(&NoEvents).plan(selection)? {
         let node = &session.project.nodes[planned.stage];
-        let missing = node.models.keys().find_map(|name| Some((name, is_missing(session.models.get(name)?)?)));
-        let Some((name, path)) = missing.filter(|_| action(&planned) != "reuse") else { continue };
+        let faulty = node.models.keys().find_map(|name| Some((name, fault_of(session.models.get(name)?)?)));
+        let Some((name, fault)) = faulty.filter(|_| action(&planned) != "reuse") else { continue };
         let message = format!(
-            "stage `{}` needs model `{name}`, and there are no weights at `{}`\nhint: {}, or say `--offline`: it runs from recorded answers without them",
+            "stage `{}` needs model `{name}`, and {fault}\nhint: {}, or say `--offline`: it runs from recorded answers without them",
             node.name,
-            path.display(),
             way_to_weights(&session.env.base)
         );
         return Err(Failure { message, exit: Exit::Model });

@@ -222,7 +222,8 @@ impl ModelConfig {
 
     fn validate_weights(&self) -> Result<(), String> {
         if self.stage.is_some() || self.checkpoint.is_some() {
-            return Err("no kind of stage makes weights yet: give their `path` instead of `stage`".to_owned());
+            let key = if self.stage.is_some() { "stage" } else { "checkpoint" };
+            return Err(format!("no kind of stage makes weights yet: leave out `{key}` and give the weights' `path`"));
         }
         if self.path.is_none() {
             return Err("engine `local` needs `path`, a `.gguf` file or a folder of weights".to_owned());
@@ -348,7 +349,7 @@ mod tests {
             ("engine = \"openai\"\nmodel = \"m\"\nbase_url = \"http://h\"\npath = \"w\"", "path"),
             ("engine = \"replay\"\nmodel = \"m\"", "recordings"),
             ("engine = \"local\"", "path"),
-            ("engine = \"local\"\npath = \"w\"\ncheckpoint = \"step-1\"", "stage"),
+            ("engine = \"local\"\npath = \"w\"\ncheckpoint = \"step-1\"", "leave out `checkpoint`"),
             ("engine = \"local\"\nstage = \"merged\"", "no kind of stage makes weights yet"),
             ("engine = \"local\"\npath = \"w\"\ndigest = \"sha256:12\"", "64 digits"),
             ("engine = \"local\"\npath = \"w\"\nrevision = \"q4\"", "revision"),

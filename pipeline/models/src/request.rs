@@ -94,7 +94,7 @@ pub struct ScoreRequest {
     /// Whether the text is complete: then the token that ends a turn is scored after it.
     pub is_complete: bool,
     /// Ids of the text as they were sampled, end token included where there was one; used instead of encoding the text
-    /// when `tokenizer` is the scoring model's own.
+    /// when `tokenizer` is the scoring model's own and they are the ids of this very text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
     /// Digest of the tokenizer behind `token_ids`.

@@ -99,16 +99,17 @@ pub enum NetError {
     Step(String),
     /// No memory for the key/value cache.
     #[error(
-        "a key/value cache of {pages} pages needs {needed} bytes, but {available} bytes are free; \
-         ask for fewer slots or a shorter context"
+        "a key/value cache of {pages} pages needs {needed} bytes, but {}; take fewer threads (`--jobs`, `--threads`), \
+         fewer texts at a time (`max_in_flight`, `--slots`) or a shorter context",
+        .available.map_or_else(|| "the system does not give them to this process".to_owned(), |free| format!("{free} bytes are free"))
     )]
     CacheMemory {
         /// Pages asked for.
         pages: usize,
         /// Bytes of those pages.
         needed: u64,
-        /// Bytes that the system has left.
-        available: u64,
+        /// Bytes that the system has left; none where it refused for another reason, such as a limit of the process.
+        available: Option<u64>,
     },
     /// The GGUF container cannot be read.
     #[error(transparent)]

@@ -1,12 +1,17 @@
 //! A model as it lies on disk, opened for decoding: net, tokenizer, chat template and ends of a turn.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stage_tokens::{ChatTemplate, EndTokens, Tokenizer, TokensError, Turn};
+use stage_tokens::{ChatTemplate, EndTokens, Gguf, Tokenizer, TokensError, Turn};
 
 use crate::decode::{Service, ServiceOptions, Vocabulary};
 use crate::{Forward, Net, NetError};
+
+/// How a GGUF file begins.
+const GGUF: &[u8] = b"GGUF";
 
 /// A net with everything that turns conversations into its ids and its ids into text.
 #[derive(Debug)]
@@ -27,6 +32,23 @@ pub enum LocalError {
     /// Tokenizer, chat template or conversation.
     #[error(transparent)]
     Tokens(#[from] TokensError),
+    /// The file cannot be read.
+    #[error("`{}` cannot be read: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file that is no GGUF.
+    #[error(
+        "`{}` is no GGUF file: it does not begin with `GGUF`; weights are a `.gguf` file or a folder with `config.json`, \
+         `tokenizer.json` and `*.safetensors`", .0.display()
+    )]
+    NotWeights(PathBuf),
+    /// A folder whose texts could not be turned into tokens.
+    #[error("the folder `{}` has no `tokenizer.json`; save the model's tokenizer there", .0.display())]
+    NoTokenizer(PathBuf),
     /// The tokenizer makes ids that the net does not know.
     #[error(
         "the tokenizer has ids up to {largest}, but the net knows {vocabulary} tokens: they are not of the same model"
@@ -62,12 +84,33 @@ pub enum LocalError {
 }
 
 impl LocalModel {
+    /// Looks at what lies at `path` without reading weights: whether it is a GGUF file whose tensors are all there, or a
+    /// folder with a tokenizer.
+    ///
+    /// # Errors
+    /// What keeps it from being opened, as far as headers tell.
+    pub fn inspect(path: &Path) -> Result<(), LocalError> {
+        if path.is_dir() {
+            let tokenizer = path.join("tokenizer.json");
+            return if tokenizer.is_file() { Ok(()) } else { Err(LocalError::NoTokenizer(path.to_owned())) };
+        }
+        let mut magic = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(GGUF.len() as u64).read_to_end(&mut magic));
+        read.map_err(|source| LocalError::Read { path: path.to_owned(), source })?;
+        if magic != GGUF {
+            return Err(LocalError::NotWeights(path.to_owned()));
+        }
+        Gguf::open(path)?;
+        Ok(())
+    }
+
     /// Opens a `.gguf` file or a Hugging Face folder.
     ///
     /// # Errors
     /// When weights, tokenizer or ends of a turn cannot be read, or the tokenizer does not fit the net. A chat template
     /// that is missing or broken is an error only when a conversation is asked for.
     pub fn open(path: &Path) -> Result<Self, LocalError> {
+        Self::inspect(path)?;
         // The small parts first: a mistake in them is told before gigabytes are read.
         let tokenizer = Tokenizer::open(path)?;
         let template = ChatTemplate::open(path).map_err(|error| error.to_string());

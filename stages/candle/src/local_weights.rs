@@ -84,10 +84,13 @@ impl LocalWeights {
     /// Prompt and response, the end of the turn behind a complete one.
     fn with_response(&self, mut ids: Vec<u32>, request: &ScoreRequest) -> Vec<u32> {
         let prompt = ids.len();
-        let is_own = request.tokenizer.as_deref() == Some(self.model.tokenizer().digest());
+        let tokenizer = self.model.tokenizer();
+        let is_own = request.tokenizer.as_deref() == Some(tokenizer.digest());
+        // ids may go on behind the text: a stop string ends a text, but not the token that completes it
+        let are_the_text = |ids: &[u32]| String::from_utf8_lossy(&tokenizer.decode(ids)) == request.response;
         match &request.token_ids {
-            Some(given) if is_own => ids.extend_from_slice(given),
-            _ => ids.extend(self.model.tokenizer().encode(&request.response)),
+            Some(given) if is_own && are_the_text(given) => ids.extend_from_slice(given),
+            _ => ids.extend(tokenizer.encode(&request.response)),
         }
         let has_end = ids[prompt..].last().is_some_and(|id| self.model.ends().ends_at(*id));
         if request.is_complete && !has_end {

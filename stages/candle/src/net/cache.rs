@@ -25,10 +25,10 @@ impl Cache {
         let available = available_memory().unwrap_or(u64::MAX);
         let refusal = |available| NetError::CacheMemory { pages, needed, available };
         if needed > available {
-            return Err(refusal(available));
+            return Err(refusal(Some(available)));
         }
         let layers = (0..config.layers).map(|_| KeyValues::with_room(pages, config.attention()));
-        let layers = layers.collect::<Result<_, _>>().map_err(|_| refusal(available.min(needed.saturating_sub(1))))?;
+        let layers = layers.collect::<Result<_, _>>().map_err(|_| refusal(None))?;
         Ok(Self {
             pages,
             layers,
