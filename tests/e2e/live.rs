@@ -123,8 +123,8 @@ fn a_cut_model_file_is_refused_with_what_is_missing() {
         let path = format!("models/{name}.gguf");
         project.write(&path, &bytes[..length]);
         let text = project.read("dag.toml");
-        let without_digest: String =
-            text.lines().filter(|line| !line.starts_with("digest =")).map(|line| format!("{line}\n")).collect();
+        let without_digest: Vec<&str> = text.lines().filter(|line| !line.starts_with("digest =")).collect();
+        let without_digest = without_digest.join("\n");
         project.write("cut.toml", without_digest.replace("models/smollm2-135m-instruct-q4_1.gguf", &path));
         let mut program = crate::support::program();
         let refused = crate::support::ended(

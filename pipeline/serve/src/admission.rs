@@ -40,6 +40,16 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
+/// Mebibytes that a body may take, by what it declares; small ones that come slowly hold up nobody then.
+pub(crate) fn weight(headers: &HeaderMap) -> u32 {
+    let length = declared(headers).unwrap_or(MOST_BODY).min(MOST_BODY);
+    u32::try_from(length.div_ceil(1 << 20)).unwrap_or(1).max(1)
+}
+
+fn declared(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
+}
+
 /// Reads a body to its end.
 ///
 /// # Errors
@@ -52,8 +62,7 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Api
             return Err(ApiError::bad_media());
         }
     }
-    let declared = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if declared.is_some_and(|length| length > MOST_DRAINED) {
+    if declared(headers).is_some_and(|length| length > MOST_DRAINED) {
         return Err(ApiError::too_large(MOST_BODY));
     }
     let read = tokio::time::timeout(BODY_TIME, collect(body)).await;

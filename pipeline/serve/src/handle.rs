@@ -48,7 +48,7 @@ type Prepare = fn(&dyn Engine, &Names, &Value) -> Result<Ready, ApiError>;
 
 async fn answer(shared: Shared, headers: &HeaderMap, body: Body, prepare: Prepare) -> Result<Response, ApiError> {
     let ready = {
-        let _turn = shared.readers.acquire().await.map_err(|_| ApiError::ending())?;
+        let _turn = shared.readers.acquire_many(admission::weight(headers)).await.map_err(|_| ApiError::ending())?;
         let bytes = admission::read(headers, body).await?;
         let (engine, names) = (Arc::clone(&shared.engine), Arc::clone(&shared.names));
         // encoding a long text takes a while

@@ -21,8 +21,8 @@ use crate::engine::Engine;
 use crate::error::{ApiError, ServeError};
 use crate::handle;
 
-/// Bodies that are read at the same time.
-const READERS: usize = 32;
+/// Mebibytes of bodies that are read at the same time.
+const READERS: usize = 512;
 /// How long connections may take to hear that the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 

@@ -91,10 +91,10 @@ fn each_row(
             let batch = batch.ok()?;
             let numbers: Vec<_> = columns.iter().map(|column| rows::floats(&batch, column).ok()).collect();
             for row in 0..batch.num_rows() {
-                let value = |column: &Option<&Float64Array>| {
+                let value = |column: Option<&Float64Array>| {
                     column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
                 };
-                take(&numbers.iter().map(value).collect::<Vec<_>>());
+                take(&numbers.iter().copied().map(value).collect::<Vec<_>>());
             }
         }
     }

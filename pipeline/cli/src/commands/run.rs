@@ -121,11 +121,10 @@ fn summary(session: &Session, statuses: &[Status]) {
     });
     let headings = ["stage", "kind", "state", "read", "kept", "rejected", "written", "work s", "rejected because of"];
     output::line(output::table(&headings, rows.collect(), 3));
-    for figure in [figures::pass_rates(session, statuses), figures::learning_potential(session, statuses)] {
-        if let Some(figure) = figure {
-            output::line("");
-            output::line(figure);
-        }
+    let figures = [figures::pass_rates(session, statuses), figures::learning_potential(session, statuses)];
+    for figure in figures.into_iter().flatten() {
+        output::line("");
+        output::line(figure);
     }
     output::line("");
     output::line(format!("results  {}", session.store.links().display()));

@@ -132,6 +132,8 @@ fn max_tokens() -> u32 {
 
 /// Name that the recipe gives to the template file.
 const TEMPLATE: &str = "template";
+/// Most samples of one query: the requests of a batch of rows are in memory together.
+const MOST_SAMPLES: u32 = 4096;
 
 impl Stage for Sample {
     const KIND: &'static str = "sample";
@@ -160,6 +162,12 @@ impl Stage for Sample {
         }
         if self.n == 0 || self.max_tokens == 0 {
             return fail("n", "`n` and `max_tokens` must be at least 1");
+        }
+        if self.n > MOST_SAMPLES {
+            return fail("n", "`n` must be at most 4096; more of one query is another stage with another `salt`");
+        }
+        if self.stop.iter().any(String::is_empty) {
+            return fail("stop", "`stop` must not hold an empty text: it would end every answer at once");
         }
         if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
             return fail("temperature", "`temperature` must be a number from 0");
