@@ -1,6 +1,5 @@
 //! Scores of given texts and weights in the process: from recordings, without the weights, and what is refused.
 
-
 use serde_json::{Value, json};
 
 use crate::sums;

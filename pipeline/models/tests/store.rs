@@ -264,7 +264,8 @@ fn recordings_written_from_a_store_give_the_same_answers() {
         tokenizer: Some("sha256:t".to_owned()),
     };
     let score = Score { log_prob: -0.1 - 0.2, tokens: 3 };
-    let refused = Request { sample: 99, ..first_request() };
+    let Asked::Answer(first) = call(0).1.request else { panic!("call 0 is an answer") };
+    let refused = Request { sample: 99, ..first };
     let row_error = Reply::RowError { code: "context_exceeded".to_owned(), message: "9 of 8".to_owned() };
     let more = [
         (CallKey::of_score(&model(), &scored), scored.clone().into(), Reply::Score(score)),
@@ -296,9 +297,4 @@ fn recordings_written_from_a_store_give_the_same_answers() {
     assert_eq!(nothing.calls, 0);
     assert!(folder.path().join("a.jsonl").exists(), "what was recorded before stays");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "no draft is left");
-}
-
-fn first_request() -> Request {
-    let Asked::Answer(request) = call(0).1.request else { panic!("call 0 is an answer") };
-    request
 }
