@@ -166,7 +166,7 @@ fn what_the_template_refuses_is_refused_in_its_words() {
 }
 
 #[test]
-fn scored_ids_are_those_given_only_when_the_tokenizer_is_the_same() {
+fn scored_ids_are_those_given_only_when_they_are_the_text_by_the_same_tokenizer() {
     let weights = weights(1, 2);
     let base = ScoreRequest {
         messages: vec![Message::new("user", "x")],
@@ -179,21 +179,32 @@ fn scored_ids_are_those_given_only_when_the_tokenizer_is_the_same() {
     let requests = vec![
         base.clone(),
         ScoreRequest { is_complete: true, ..base.clone() },
+        ScoreRequest { token_ids: Some(vec![97, 98, 99, 257]), tokenizer: own.clone(), ..base.clone() },
+        ScoreRequest {
+            token_ids: Some(vec![97, 98, 99, 257]),
+            tokenizer: Some("sha256:other".to_owned()),
+            ..base.clone()
+        },
+        ScoreRequest {
+            response: "a".to_owned(),
+            token_ids: Some(vec![97, 257]),
+            tokenizer: own.clone(),
+            is_complete: true,
+            ..base.clone()
+        },
         ScoreRequest { token_ids: Some(vec![97, 98]), tokenizer: own.clone(), ..base.clone() },
-        ScoreRequest { token_ids: Some(vec![97, 98]), tokenizer: Some("sha256:other".to_owned()), ..base.clone() },
-        ScoreRequest { token_ids: Some(vec![97, 257]), tokenizer: own.clone(), is_complete: true, ..base.clone() },
         ScoreRequest { response: String::new(), is_complete: true, ..base.clone() },
         ScoreRequest { response: String::new(), ..base.clone() },
-        ScoreRequest { token_ids: Some(vec![9999]), tokenizer: own, ..base.clone() },
+        ScoreRequest { token_ids: Some(vec![97, 98, 99, 9999]), tokenizer: own, ..base.clone() },
         ScoreRequest { response: "y".repeat(200), ..base },
     ];
     let heard = score(&weights, requests);
     let tokens: Vec<_> = heard.iter().map(|score| score.as_ref().map(|score| score.tokens)).collect();
-    assert_eq!(tokens[..6], [Ok(3), Ok(4), Ok(2), Ok(3), Ok(2), Ok(1)]);
-    let sums: Vec<f64> = heard[..6].iter().map(|score| score.as_ref().unwrap().log_prob).collect();
+    assert_eq!(tokens[..7], [Ok(3), Ok(4), Ok(4), Ok(3), Ok(2), Ok(3), Ok(1)]);
+    let sums: Vec<f64> = heard[..7].iter().map(|score| score.as_ref().unwrap().log_prob).collect();
     assert!(sums.iter().all(|sum| *sum < 0.0));
-    assert_eq!(sums[0].to_bits(), sums[3].to_bits());
-    let codes: Vec<_> = heard[6..].iter().map(|score| score.as_ref().unwrap_err().code.as_str()).collect();
+    assert_eq!([sums[3].to_bits(), sums[5].to_bits()], [sums[0].to_bits(); 2]);
+    let codes: Vec<_> = heard[7..].iter().map(|score| score.as_ref().unwrap_err().code.as_str()).collect();
     assert_eq!(codes, ["empty_response", "bad_token", "context_exceeded"]);
 }
 
