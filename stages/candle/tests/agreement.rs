@@ -15,7 +15,7 @@ const NETS: [&str; 4] = ["llama", "qwen2", "llama3-bf16", "linear-f16"];
 const LENGTHS: [usize; 2] = [150, 37];
 
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    Path::new("tests/fixtures").join(name)
 }
 
 struct Expected {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// A copy of a fixture, to be spoilt.
 fn copy(name: &str) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    let fixture = Path::new("tests/fixtures").join(name);
     for entry in fs::read_dir(fixture).unwrap() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();

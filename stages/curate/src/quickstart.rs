@@ -13,7 +13,7 @@ use crate::decontaminate::Decontaminate;
 use crate::dedup::Dedup;
 
 fn file(name: &str) -> String {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../datasets/quickstart")).join(name);
+    let path = PathBuf::from("../../datasets/quickstart").join(name);
     std::fs::read_to_string(path).unwrap()
 }
 

@@ -7,7 +7,7 @@ use pipeline_core::table_io::TableFile;
 use serde_json::{Value, json};
 
 fn path(name: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(name);
+    let path = PathBuf::from("../../../shared/data").join(name);
     if path.exists() {
         return Some(path);
     }

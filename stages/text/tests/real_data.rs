@@ -16,7 +16,7 @@ use stage_text::repetition::{RepetitionRules, find};
 
 /// A file of the shared data as JSON values; `None` with a printed reason where the folder is absent.
 fn rows(path: &str) -> Option<Vec<Value>> {
-    let shared = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared"));
+    let shared = PathBuf::from("../../../shared");
     if !shared.is_dir() {
         println!("skipped: no folder `../shared` beside the repository");
         return None;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// Root of the repository.
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new("../..").canonicalize().unwrap()
 }
 
 /// Folder of shared test data beside the repository; `None`, with a printed reason, where there is none.

@@ -30,7 +30,7 @@ pub(crate) fn tokenizer_json(merges: &[[&str; 2]]) -> String {
 }
 
 fn shared_data() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let folder = PathBuf::from("../../../shared/data");
     if !folder.is_dir() {
         println!("skipped: {} is absent", folder.display());
         return None;

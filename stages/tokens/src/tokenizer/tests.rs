@@ -13,7 +13,7 @@ use crate::gguf::{self, Gguf};
 use crate::pieces::{GPT2, LLAMA3, QWEN2};
 
 fn shared() -> Option<PathBuf> {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let shared = PathBuf::from("../../../shared/data");
     if !shared.is_dir() {
         eprintln!("skipped: {} is absent", shared.display());
         return None;

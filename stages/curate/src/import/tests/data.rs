@@ -6,7 +6,7 @@ use super::{Project, Row, extra, read, texts};
 
 /// Folder of the data sets, where the checkout has one.
 pub fn shared() -> Option<std::path::PathBuf> {
-    let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data"));
+    let folder = std::path::PathBuf::from("../../../shared/data");
     if folder.is_dir() {
         return folder.canonicalize().ok();
     }
