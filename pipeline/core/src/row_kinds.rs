@@ -221,7 +221,7 @@ impl<A: Annotate> Stage for Annotated<A> {
         Ok(vec![Output::same(rows.fill(A::FILLS.iter().copied()))])
     }
 
-    fn externals(&self, env: &Env) -> Result<Vec<External>, StageError> {
+    fn externals(&self, env: &Env, _inputs: &Ports) -> Result<Vec<External>, StageError> {
         self.0.externals(env)
     }
 

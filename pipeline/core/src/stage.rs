@@ -107,8 +107,6 @@ pub trait Stage: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'stat
     const PORTS: &'static [Port];
     /// Whether the seed of `dag.toml` matters.
     const DRAWS: bool = false;
-    /// Whether the same task gives the same bytes when it is run again; false where a remote model answers.
-    const DETERMINISTIC: bool = true;
     /// Parameters that name models; their identity stands in the recipe instead of the name.
     const MODEL_PARAMS: &'static [&'static str] = &[];
     /// Whether its models must score given texts, which servers cannot; checked before anything runs.
@@ -137,13 +135,20 @@ pub trait Stage: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'stat
         vec![Step::map("rows")]
     }
 
-    /// Files and scripts that decide its output beside parameters and inputs.
+    /// Files, scripts and tools that decide its output for these inputs, beside parameters and the inputs' content.
     ///
     /// # Errors
     /// When a file is missing or cannot be read.
-    fn externals(&self, env: &Env) -> Result<Vec<External>, StageError> {
-        let _ = env;
+    fn externals(&self, env: &Env, inputs: &Ports) -> Result<Vec<External>, StageError> {
+        let _ = (env, inputs);
         Ok(Vec::new())
+    }
+
+    /// Whether the same task gives the same bytes when it is run again; false where a remote model answers or a clock
+    /// decides.
+    fn is_deterministic(&self, inputs: &Ports) -> bool {
+        let _ = inputs;
+        true
     }
 
     /// For kinds without ports: the pieces of files that `Map` tasks read. Asked only when the stage must run.
@@ -197,7 +202,9 @@ pub trait AnyStage: Send + Sync {
     ///
     /// # Errors
     /// As there.
-    fn externals(&self, env: &Env) -> Result<Vec<External>, StageError>;
+    fn externals(&self, env: &Env, inputs: &Ports) -> Result<Vec<External>, StageError>;
+    /// See [`Stage::is_deterministic`].
+    fn is_deterministic(&self, inputs: &Ports) -> bool;
     /// See [`Stage::sources`].
     ///
     /// # Errors
@@ -229,8 +236,12 @@ impl<S: Stage> AnyStage for S {
         Stage::steps(self, inputs)
     }
 
-    fn externals(&self, env: &Env) -> Result<Vec<External>, StageError> {
-        Stage::externals(self, env)
+    fn externals(&self, env: &Env, inputs: &Ports) -> Result<Vec<External>, StageError> {
+        Stage::externals(self, env, inputs)
+    }
+
+    fn is_deterministic(&self, inputs: &Ports) -> bool {
+        Stage::is_deterministic(self, inputs)
     }
 
     fn sources(&self, env: &Env) -> Result<Vec<Source>, StageError> {
@@ -257,8 +268,6 @@ pub struct StageEntry {
     pub ports: &'static [Port],
     /// Whether the seed matters.
     pub draws: bool,
-    /// Whether a task gives the same bytes again.
-    pub deterministic: bool,
     /// Parameters that name models.
     pub model_params: &'static [&'static str],
     /// Whether those models must score given texts.
@@ -285,7 +294,6 @@ impl StageEntry {
             version: S::VERSION,
             ports: S::PORTS,
             draws: S::DRAWS,
-            deterministic: S::DETERMINISTIC,
             model_params: S::MODEL_PARAMS,
             scores: S::SCORES,
             schema: || schema_for!(S),

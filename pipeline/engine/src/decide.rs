@@ -62,7 +62,7 @@ pub fn recipe(
     for (name, param) in &node.models {
         models.entry(param.clone()).or_default().extend(project.models.get(name).cloned());
     }
-    let mut externals: Vec<External> = node.stage.externals(env)?;
+    let mut externals: Vec<External> = node.stage.externals(env, &node.ports)?;
     externals.sort_by(|one, two| one.name.cmp(&two.name));
     Ok(Recipe {
         format: pipeline_core::recipe::FORMAT,

@@ -49,7 +49,6 @@ impl Stage for LearningPotential {
     const KIND: &'static str = "learning_potential";
     const VERSION: u32 = 1;
     const PORTS: &'static [Port] = &[Port::rows(&["traces"], &[queries::MESSAGES, traces::RESPONSE])];
-    const DETERMINISTIC: bool = false;
     const MODEL_PARAMS: &'static [&'static str] = &["model"];
     const SCORES: bool = true;
 
@@ -73,6 +72,10 @@ impl Stage for LearningPotential {
 
     fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
         Ok(vec![Output::same(inputs.expect("rows")?.clone().fill([traces::LEARNING_POTENTIAL]))])
+    }
+
+    fn is_deterministic(&self, _inputs: &Ports) -> bool {
+        false
     }
 
     fn estimate(&self, rows: u64) -> Option<Estimate> {

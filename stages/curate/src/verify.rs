@@ -110,7 +110,7 @@ impl Stage for Verify {
         Ok(vec![Output::same(rows.clone().fill(FILLS))])
     }
 
-    fn externals(&self, _env: &Env) -> Result<Vec<External>, StageError> {
+    fn externals(&self, _env: &Env, _inputs: &Ports) -> Result<Vec<External>, StageError> {
         Ok(judging::externals())
     }
 

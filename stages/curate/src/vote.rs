@@ -116,7 +116,7 @@ impl Stage for Vote {
         ]
     }
 
-    fn externals(&self, _env: &Env) -> Result<Vec<External>, StageError> {
+    fn externals(&self, _env: &Env, _inputs: &Ports) -> Result<Vec<External>, StageError> {
         Ok(judging::externals())
     }
 

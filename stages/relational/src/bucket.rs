@@ -370,7 +370,7 @@ impl Stage for Bucket {
         ]
     }
 
-    fn externals(&self, env: &Env) -> Result<Vec<External>, StageError> {
+    fn externals(&self, env: &Env, _inputs: &Ports) -> Result<Vec<External>, StageError> {
         let Some(tokenizer) = &self.tokenizer else { return Ok(Vec::new()) };
         let digest = lengths::open(env, tokenizer)?.digest().to_owned();
         Ok(vec![External { name: "tokenizer".to_owned(), digest, sliced: false }])

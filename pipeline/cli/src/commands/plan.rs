@@ -88,7 +88,7 @@ pub fn check(arguments: &Check, registry: &Registry) -> Result<Exit, Failure> {
     let session = Session::open(&arguments.project, registry, Options::default())?;
     let mut problems = Vec::new();
     for node in &session.project.nodes {
-        if let Err(error) = node.stage.externals(&session.env) {
+        if let Err(error) = node.stage.externals(&session.env, &node.ports) {
             problems.push(format!("error: stage `{}`: {error}", node.name));
         }
     }

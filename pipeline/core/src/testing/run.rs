@@ -19,6 +19,15 @@ use crate::table_io::{TableFile, TableWriter, Written};
 use crate::task::{InputFile, PortInput, Shared, Slice, Task, TaskResult, TaskSetup};
 
 impl Trial<'_> {
+    /// What flows into each port.
+    pub(super) fn ports(&self) -> Ports {
+        let mut ports = Ports::default();
+        for given in &self.inputs {
+            ports.0.entry(given.port.clone()).or_default().push(given.rows.clone());
+        }
+        ports
+    }
+
     /// Runs all steps.
     ///
     /// # Errors
@@ -31,15 +40,14 @@ impl Trial<'_> {
         let scratch = tempfile::tempdir().map_err(StageError::io("create", "a temporary folder"))?;
         let env = self.env(scratch.path(), cut)?;
         let stage = (self.entry.parse)(&self.params)?;
-        let mut ports = Ports::default();
+        let ports = self.ports();
         let mut inputs: BTreeMap<String, Vec<PortInput>> = BTreeMap::new();
         for (index, given) in self.inputs.iter().enumerate() {
-            ports.0.entry(given.port.clone()).or_default().push(given.rows.clone());
             let folder = scratch.path().join(format!("input-{index}"));
             inputs.entry(given.port.clone()).or_default().push(write_input(&folder, given, cut)?);
         }
         let outputs = stage.outputs(&ports)?;
-        stage.externals(&env)?;
+        stage.externals(&env, &ports)?;
         check_outputs(&outputs);
         let steps = stage.steps(&ports);
         let rows_port = self.entry.ports.first().map(|port| port.name);

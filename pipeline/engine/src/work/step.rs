@@ -253,7 +253,7 @@ impl StepRun<'_> {
         for file in ours.files().filter(|file| !kept.contains(file.file.as_str())) {
             let _ = fs::remove_file(self.work.folder.join(&file.file));
         }
-        if self.work.node.entry.deterministic {
+        if self.work.node.stage.is_deterministic(&self.work.node.ports) {
             let message = format!(
                 "task {} was done twice with different results; the first one counts. Please report this: kind `{}` should give the same bytes again",
                 task.id, self.work.node.entry.kind

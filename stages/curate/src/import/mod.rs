@@ -208,7 +208,7 @@ impl Stage for Import {
         Ok(vec![if self.each.is_some() { Output::counted(rows) } else { Output::same(rows) }])
     }
 
-    fn externals(&self, env: &Env) -> Result<Vec<External>, StageError> {
+    fn externals(&self, env: &Env, _inputs: &Ports) -> Result<Vec<External>, StageError> {
         let files = files::expand(env, &self.files)?;
         let external = |file: files::UserFile| {
             let digest = env.digest_of(&env.base.join(&file.path))?;

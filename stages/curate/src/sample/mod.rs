@@ -140,7 +140,6 @@ impl Stage for Sample {
     const VERSION: u32 = 1;
     const PORTS: &'static [Port] = &[Port::rows(&["queries"], &[queries::QUERY_ID, queries::MESSAGES])];
     const DRAWS: bool = true;
-    const DETERMINISTIC: bool = false;
     const MODEL_PARAMS: &'static [&'static str] = &["model"];
 
     fn example() -> Example {
@@ -223,10 +222,14 @@ impl Stage for Sample {
         Ok(vec![Output::counted(rows)])
     }
 
-    fn externals(&self, env: &Env) -> Result<Vec<External>, StageError> {
+    fn externals(&self, env: &Env, _inputs: &Ports) -> Result<Vec<External>, StageError> {
         let Some(file) = &self.template_file else { return Ok(Vec::new()) };
         let digest = env.digest_of(&env.path(file))?.to_string();
         Ok(vec![External { name: TEMPLATE.to_owned(), digest, sliced: false }])
+    }
+
+    fn is_deterministic(&self, _inputs: &Ports) -> bool {
+        false
     }
 
     fn estimate(&self, rows: u64) -> Option<Estimate> {

@@ -176,7 +176,7 @@ mod by_tokens {
         let digest = |json: &str| {
             std::fs::write(folder.path().join("t.json"), json).unwrap();
             let stage = (ENTRY.parse)(&json!({"tokenizer": "t.json", "edges": [2]})).unwrap();
-            stage.externals(&Env::new(folder.path())).unwrap()
+            stage.externals(&Env::new(folder.path()), &Ports::default()).unwrap()
         };
         let json = tokenizer_json(&[["a", "b"], ["b", "c"]]);
         let written_otherwise = serde_json::from_str::<Value>(&json).unwrap();
@@ -205,7 +205,7 @@ mod by_tokens {
     #[test]
     fn a_tokenizer_that_is_missing_is_named_with_its_parameter() {
         let stage = (ENTRY.parse)(&json!({"tokenizer": "nowhere", "edges": [2]})).unwrap();
-        let problem = stage.externals(&Env::new(std::env::temp_dir())).unwrap_err().to_string();
+        let problem = stage.externals(&Env::new(std::env::temp_dir()), &Ports::default()).unwrap_err().to_string();
         assert!(problem.starts_with("parameter `tokenizer`: ") && problem.contains("nowhere"), "{problem}");
     }
 }

@@ -1,6 +1,6 @@
 //! What the parameters mean, and what they refuse.
 
-use pipeline_core::StageEntry;
+use pipeline_core::{Ports, StageEntry};
 use serde_json::{Value, json};
 
 use super::super::Import;
@@ -235,9 +235,9 @@ fn appended_rows_leave_the_pieces_before_them_as_they_were() {
 fn externals_name_each_file_and_its_content() {
     let project = Project::with("data/p.jsonl", numbered(2));
     let stage = (StageEntry::stage::<Import>().parse)(&simple("data/*.jsonl")).unwrap();
-    let externals = stage.externals(&project.env).unwrap();
+    let externals = stage.externals(&project.env, &Ports::default()).unwrap();
     assert_eq!(externals.len(), 1);
     assert_eq!((externals[0].name.as_str(), externals[0].sliced), ("file data/p.jsonl", true));
     project.write("data/p.jsonl", numbered(3));
-    assert_ne!(stage.externals(&project.env).unwrap()[0].digest, externals[0].digest);
+    assert_ne!(stage.externals(&project.env, &Ports::default()).unwrap()[0].digest, externals[0].digest);
 }

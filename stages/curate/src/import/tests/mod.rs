@@ -70,7 +70,7 @@ impl Project {
 
     fn import(&self, params: &Value) -> Result<Imported, StageError> {
         let stage = (StageEntry::stage::<Import>().parse)(params)?;
-        stage.externals(&self.env)?;
+        stage.externals(&self.env, &pipeline_core::Ports::default())?;
         let outputs = stage.outputs(&Ports::default())?;
         let step = Step::map("rows");
         let (shared, cancel, none, nothing) =
