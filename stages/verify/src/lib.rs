@@ -15,6 +15,7 @@ mod cluster;
 mod domain;
 mod extract;
 mod formula;
+pub mod instruct;
 mod letter;
 pub mod math;
 pub mod stem;
