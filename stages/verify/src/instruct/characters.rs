@@ -47,3 +47,24 @@ pub(crate) fn is_digit(character: char) -> bool {
 fn is_letter_symbol(character: char) -> bool {
     matches!(character, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f149}' | '\u{1f150}'..='\u{1f169}' | '\u{1f170}'..='\u{1f189}')
 }
+
+/// Letters that are half upper, half lower case.
+fn is_title(character: char) -> bool {
+    matches!(
+        character,
+        '\u{1c5}' | '\u{1c8}' | '\u{1cb}' | '\u{1f2}' | '\u{1f88}'..='\u{1f8f}' | '\u{1f98}'..='\u{1f9f}'
+            | '\u{1fa8}'..='\u{1faf}' | '\u{1fbc}' | '\u{1fcc}' | '\u{1ffc}'
+    )
+}
+
+/// `str.isupper`: at least one letter with case, and none that is not upper case.
+pub(crate) fn is_upper(text: &str) -> bool {
+    let mut has_upper = false;
+    for character in text.chars() {
+        if character.is_lowercase() || is_title(character) {
+            return false;
+        }
+        has_upper |= character.is_uppercase();
+    }
+    has_upper
+}

@@ -15,6 +15,8 @@ mod error;
 mod ifeval;
 mod loose;
 mod parameters;
+mod sentences;
+mod tokens;
 mod views;
 
 pub use error::InstructError;

@@ -1,6 +1,10 @@
 //! What rules see of a response: its text, and parts of it that are computed once, when first asked for.
 
-use super::characters::{is_word, strip};
+use super::{
+    characters::{is_word, strip},
+    sentences::sentences,
+    tokens::Tokens,
+};
 use std::{borrow::Cow, cell::OnceCell, ops::Range};
 
 /// One reading of a response. Parts are slices of [`Views::text`], without copies.
@@ -8,12 +12,20 @@ pub(crate) struct Views<'a> {
     text: Cow<'a, str>,
     lower: OnceCell<String>,
     words: OnceCell<Vec<Range<usize>>>,
+    sentences: OnceCell<Vec<Range<usize>>>,
+    tokens: OnceCell<Tokens>,
 }
 
 impl<'a> Views<'a> {
     /// Looks at a text; computes nothing yet.
     pub fn new(text: impl Into<Cow<'a, str>>) -> Self {
-        Self { text: text.into(), lower: OnceCell::new(), words: OnceCell::new() }
+        Self {
+            text: text.into(),
+            lower: OnceCell::new(),
+            words: OnceCell::new(),
+            sentences: OnceCell::new(),
+            tokens: OnceCell::new(),
+        }
     }
 
     /// The reading as it stands.
@@ -39,6 +51,16 @@ impl<'a> Views<'a> {
     /// Where the words stand, in bytes.
     pub fn word_spans(&self) -> &[Range<usize>] {
         self.words.get_or_init(|| runs(&self.text, is_word))
+    }
+
+    /// Sentences, as NLTK's English model splits them, without the white space between them.
+    pub fn sentences(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
+        self.sentences.get_or_init(|| sentences(&self.text)).iter().map(|span| &self.text[span.clone()])
+    }
+
+    /// Word tokens of the Penn Treebank (`word_tokenize` of NLTK), sentence by sentence.
+    pub fn tokens(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
+        self.tokens.get_or_init(|| Tokens::new(self.sentences())).iter()
     }
 
     /// Lines: what stands between line feeds, blank ones included.

@@ -1,4 +1,4 @@
-//! Kinds that count words and paragraphs.
+//! Kinds that count words, sentences and paragraphs.
 
 use crate::instruct::{
     Check, InstructError, Rule,
@@ -12,6 +12,15 @@ pub(super) fn number_words(parameters: &Parameters<'_>) -> Result<Rule, Instruct
     Ok(Box::new(move |response| {
         let found = response.words().len();
         Check::new(relation.holds(found, asked), format!("{found} words, {} {asked} asked", relation.as_str()))
+    }))
+}
+
+/// `num_sentences`, `relation`.
+pub(super) fn number_sentences(parameters: &Parameters<'_>) -> Result<Rule, InstructError> {
+    let (asked, relation) = (parameters.count("num_sentences")?, parameters.relation("relation")?);
+    Ok(Box::new(move |response| {
+        let found = response.sentences().len();
+        Check::new(relation.holds(found, asked), format!("{found} sentences, {} {asked} asked", relation.as_str()))
     }))
 }
 

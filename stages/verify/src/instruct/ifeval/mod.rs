@@ -1,12 +1,13 @@
 //! The 25 kinds of IFEval.
 
+mod case;
 mod content;
 mod format;
 mod json;
 mod keywords;
 mod length;
 
-use super::{KindInfo, Parameter, Shape};
+use super::{KindInfo, Parameter, Resource, Shape};
 
 const fn asked(name: &'static str, shape: Shape) -> Parameter {
     Parameter::required(name, shape)
@@ -14,6 +15,13 @@ const fn asked(name: &'static str, shape: Shape) -> Parameter {
 
 /// The registry, by the groups of the data set.
 pub(super) const KINDS: &[KindInfo] = &[
+    KindInfo {
+        id: "change_case:capital_word_frequency",
+        parameters: &[asked("capital_frequency", Shape::NUMBER), asked("capital_relation", Shape::Relation)],
+        uses: &[Resource::SentenceModel, Resource::TreebankTokens],
+        summary: "at least or less than so many words in capital letters",
+        build: case::capital_word_frequency,
+    },
     KindInfo {
         id: "keywords:existence",
         parameters: &[asked("keywords", Shape::Texts)],
@@ -56,6 +64,13 @@ pub(super) const KINDS: &[KindInfo] = &[
         uses: &[],
         summary: "at least or less than so many words, a word being a run of letters, digits and underscores",
         build: length::number_words,
+    },
+    KindInfo {
+        id: "length_constraints:number_sentences",
+        parameters: &[asked("num_sentences", Shape::NUMBER), asked("relation", Shape::Relation)],
+        uses: &[Resource::SentenceModel],
+        summary: "at least or less than so many sentences",
+        build: length::number_sentences,
     },
     KindInfo {
         id: "length_constraints:number_paragraphs",
