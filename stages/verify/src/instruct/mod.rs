@@ -10,6 +10,7 @@
 //! A kind is one function that turns checked parameters into a [`Rule`], and one line in the registry of
 //! its data set. All rules of a response look at it through the same lazily computed [`Views`].
 
+mod bench;
 mod characters;
 mod error;
 mod ifeval;
@@ -108,7 +109,16 @@ impl fmt::Debug for KindInfo {
 }
 
 /// The registries of all data sets, in the order of [`kinds`].
-const REGISTRIES: &[&[KindInfo]] = &[ifeval::KINDS];
+const REGISTRIES: &[&[KindInfo]] = &[
+    ifeval::KINDS,
+    bench::COUNT,
+    bench::CUSTOM,
+    bench::FORMAT,
+    bench::RATIO,
+    bench::REPEAT,
+    bench::SENTENCE,
+    bench::WORDS,
+];
 
 /// All kinds, in the order of their data sets.
 pub fn kinds() -> Vec<&'static KindInfo> {

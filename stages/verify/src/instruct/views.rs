@@ -1,6 +1,7 @@
 //! What rules see of a response: its text, and parts of it that are computed once, when first asked for.
 
 use super::{
+    bench,
     characters::{is_word, strip},
     sentences::sentences,
     tokens::Tokens,
@@ -13,6 +14,7 @@ pub(crate) struct Views<'a> {
     lower: OnceCell<String>,
     words: OnceCell<Vec<Range<usize>>>,
     sentences: OnceCell<Vec<Range<usize>>>,
+    marked_sentences: OnceCell<Vec<String>>,
     tokens: OnceCell<Tokens>,
 }
 
@@ -24,6 +26,7 @@ impl<'a> Views<'a> {
             lower: OnceCell::new(),
             words: OnceCell::new(),
             sentences: OnceCell::new(),
+            marked_sentences: OnceCell::new(),
             tokens: OnceCell::new(),
         }
     }
@@ -56,6 +59,11 @@ impl<'a> Views<'a> {
     /// Sentences, as NLTK's English model splits them, without the white space between them.
     pub fn sentences(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
         self.sentences.get_or_init(|| sentences(&self.text)).iter().map(|span| &self.text[span.clone()])
+    }
+
+    /// Sentences as IFBench cuts them, by marks: other than those of the sentence model.
+    pub fn marked_sentences(&self) -> &[String] {
+        self.marked_sentences.get_or_init(|| bench::sentences(&self.text))
     }
 
     /// Word tokens of the Penn Treebank (`word_tokenize` of NLTK), sentence by sentence.
