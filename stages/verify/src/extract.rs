@@ -73,6 +73,14 @@ pub fn answer_start(trace: &str) -> Result<usize, Missing> {
     Ok(0)
 }
 
+/// What a trace says after its reasoning; all of it where there is none.
+///
+/// # Errors
+/// [`Missing::Truncated`] for reasoning that is opened and never closed.
+pub fn answer_part(trace: &str) -> Result<&str, Missing> {
+    answer_start(trace).map(|start| &trace[start..])
+}
+
 /// The final answer of `trace`.
 ///
 /// # Errors

@@ -23,5 +23,5 @@ mod verdict;
 
 pub use cluster::cluster;
 pub use domain::{verifier, verify};
-pub use extract::{Extracted, Extraction, Missing, extract};
+pub use extract::{Extracted, Extraction, Missing, answer_part, extract};
 pub use verdict::{Judgement, Label, Verdict, Verifier};
