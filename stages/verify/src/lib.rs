@@ -18,6 +18,7 @@ mod formula;
 pub mod instruct;
 mod letter;
 pub mod math;
+pub mod sandbox;
 pub mod stem;
 mod verdict;
 
