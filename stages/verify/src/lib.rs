@@ -12,6 +12,7 @@
 
 mod anchor;
 mod cluster;
+pub mod code;
 mod domain;
 mod extract;
 mod formula;
