@@ -35,6 +35,7 @@ DEEPEST = 190  # lists inside each other
 def drive():
     # taken before the program can replace them
     write, leave, build, run, kind, dumps = os.write, os._exit, compile, exec, type, json.dumps
+    every, wrong, unknown = BaseException, AssertionError, NameError
     lift = getattr(sys, "set_int_max_str_digits", lambda digits: None)
     limit = getattr(sys, "get_int_max_str_digits", lambda: 0)()
     nonce, mode, rest = sys.stdin.buffer.read().split(b"\n", 2)
@@ -50,7 +51,7 @@ def drive():
                 return "%s: %s (line %s)" % (kind(error).__name__, error.msg, error.lineno)
             text = "%s: %s" % (kind(error).__name__, str(error)[:400])
             return text.encode("utf-8", "replace").decode()
-        except BaseException:
+        except every:
             return "an exception that cannot be shown"
 
     def give(space, code):
@@ -75,7 +76,7 @@ def drive():
         try:
             with open("main.py", "rb") as file:
                 code = build(file.read(), "main.py", "exec", 0, True)
-        except BaseException as error:
+        except every as error:
             say(b"syntax", told(error))
             leave(1)
         give(space, code)
@@ -84,7 +85,7 @@ def drive():
     def start(space, code):
         try:
             run(code, space)
-        except BaseException as error:
+        except every as error:
             say(b"raised", told(error))
             leave(1)
 
@@ -106,12 +107,12 @@ def drive():
         except (KeyError, AttributeError):
             say(b"missing", entry)
             leave(1)
-        except BaseException as error:
+        except every as error:
             say(b"raised", told(error))
             leave(1)
         try:
             value = found(*arguments)
-        except BaseException as error:
+        except every as error:
             say(b"raised", told(error))
             leave(1)
         why = strange(value)
@@ -163,16 +164,16 @@ def drive():
         try:
             setup = build(tests["setup"], "setup", "exec", 0, True)
             parts = [build(text, "test %d" % (at + 1), "exec", 0, True) for at, text in enumerate(tests["statements"])]
-        except BaseException as error:
+        except every as error:
             say(b"tests", told(error))
             leave(1)
         code, is_late = load(space), False
         give(space, setup)
         try:
             run(setup, space)
-        except NameError:
+        except unknown:
             is_late = True  # it speaks of what the program defines
-        except BaseException as error:
+        except every as error:
             say(b"tests", told(error))
             leave(1)
         start(space, code)
@@ -182,9 +183,9 @@ def drive():
             give(space, part)
             try:
                 run(part, space)
-            except AssertionError as error:
+            except wrong as error:
                 say(b"failed", [at, told(error)])
-            except BaseException as error:
+            except every as error:
                 say(b"broke", [at, told(error)])
             else:
                 say(b"passed", [at, ""])
