@@ -23,12 +23,7 @@ struct Reference {
     /// What stands before the solution and stays as it is.
     head: String,
     solution: String,
-    tests: Tests,
-}
-
-fn tests(mut tests: Value) -> Tests {
-    tests["limits"] = json!({"time_s": 4});
-    Tests::parse(&tests.to_string()).unwrap()
+    tests: Value,
 }
 
 fn text(row: &Value, key: &str) -> String {
@@ -41,7 +36,7 @@ fn humaneval() -> Option<Vec<Reference>> {
         id: text(row, "task_id"),
         head: text(row, "prompt"),
         solution: text(row, "canonical_solution"),
-        tests: tests(json!({"test": row["test"], "entry_point": row["entry_point"]})),
+        tests: json!({"test": row["test"], "entry_point": row["entry_point"]}),
     };
     Some(rows.iter().map(reference).collect())
 }
@@ -52,14 +47,14 @@ fn mbpp() -> Option<Vec<Reference>> {
         id: format!("MBPP/{}", row["task_id"]),
         head: String::new(),
         solution: text(row, "code"),
-        tests: tests(json!({"test_list": row["test_list"], "test_setup_code": row["test_setup_code"],
-            "challenge_test_list": row["challenge_test_list"]})),
+        tests: json!({"test_list": row["test_list"], "test_setup_code": row["test_setup_code"],
+            "challenge_test_list": row["challenge_test_list"]}),
     };
     Some(rows.iter().map(reference).collect())
 }
 
 /// Verdicts of programs, over two threads, in order.
-fn judged(programs: &[(&Reference, String)]) -> Vec<(Ran, String)> {
+fn judged(programs: &[(&Reference, String)], limits: &Value) -> Vec<(Ran, String)> {
     let toolchains = Toolchains::found();
     let sandbox = sandbox(&toolchains, Cgroups::Auto);
     let judge = Judge::new(&sandbox, &toolchains);
@@ -70,7 +65,9 @@ fn judged(programs: &[(&Reference, String)]) -> Vec<(Ran, String)> {
                 while let Some((index, (reference, program))) =
                     Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, programs.get(index)?)))
                 {
-                    let report = judge.run("python", program, &reference.tests).unwrap();
+                    let mut tests = reference.tests.clone();
+                    tests["limits"] = limits.clone();
+                    let report = judge.run("python", program, &Tests::parse(&tests.to_string()).unwrap()).unwrap();
                     done.lock().unwrap().insert(index, (report.overall, report.detail));
                 }
             });
@@ -81,7 +78,7 @@ fn judged(programs: &[(&Reference, String)]) -> Vec<(Ran, String)> {
 
 fn all_pass(references: &[Reference]) {
     let programs: Vec<_> = references.iter().map(|one| (one, format!("{}{}", one.head, one.solution))).collect();
-    let verdicts = judged(&programs);
+    let verdicts = judged(&programs, &json!({}));
     let failed: Vec<_> = references.iter().zip(&verdicts).filter(|(_, (ran, _))| *ran != Ran::Accepted).collect();
     println!("{} of {} reference solutions pass", references.len() - failed.len(), references.len());
     for (reference, (ran, detail)) in &failed {
@@ -99,7 +96,8 @@ fn mutants_fail(references: &[Reference]) {
             changes.push(change);
         }
     }
-    let verdicts = judged(&programs);
+    // a change may make a loop without end: the limit is a reference's own time many times over
+    let verdicts = judged(&programs, &json!({"time_s": 4}));
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (ran, _) in &verdicts {
         *counts.entry(ran.as_str()).or_default() += 1;
@@ -232,7 +230,13 @@ fn token(rest: &str) -> usize {
         return if is_prefix && quoted { word + string(&rest[word..]) } else { word };
     }
     if first.is_ascii_digit() {
-        return run(&|letter| letter.is_alphanumeric() || letter == '.' || letter == '_');
+        let digits = |from: usize| {
+            let rest = &rest[from..];
+            from + rest.find(|letter: char| !(letter.is_alphanumeric() || "._".contains(letter))).unwrap_or(rest.len())
+        };
+        let end = digits(0);
+        let has_exponent = rest[..end].ends_with(['e', 'E']) && rest[end..].starts_with(['+', '-']);
+        return if has_exponent && !rest.starts_with("0x") { digits(end + 1) } else { end };
     }
     if first == '"' || first == '\'' {
         return string(rest);
