@@ -20,7 +20,7 @@ use crate::{
 pub fn verify(domain: &str, label: &str, options: &[&str], text: &str, extraction: Extraction) -> Judgement {
     let label = Label { text: label, options };
     match domain {
-        "math" if options.is_empty() => Math { extraction }.verify(&label, text),
+        "math" if options.is_empty() => Math { extraction, ..Math::default() }.verify(&label, text),
         "math" | "stem" => Stem { extraction }.verify(&label, text),
         other => Judgement::new(Verdict::Undecided, format!("no_verifier: domain `{other}`"), ""),
     }

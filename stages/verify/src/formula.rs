@@ -117,9 +117,11 @@ pub(crate) fn number_length(text: &str) -> usize {
             || (matches!(bytes.get(at), Some(b'.' | b'/')) && digit(at + 1))
         {
             at += 1;
-        } else if text[at..].starts_with(',') && at > 0 && digit(at + 1) && digit(at + 2) && !digit(at + 3) {
-            // a decimal comma is left to the reader
-            return at;
+        } else if at > 0 && bytes.get(at) == Some(&b',') && digit(at + 1) {
+            // a decimal comma: one or two digits, and no list
+            let end = at + 2 + usize::from(digit(at + 2));
+            let goes_on = digit(end) || matches!(bytes.get(end), Some(b',' | b'.')) && digit(end + 1);
+            return if goes_on { at } else { end };
         } else {
             return at;
         }

@@ -27,6 +27,29 @@ pub fn only_letter(text: &str, set: &str) -> Option<char> {
     rest.chars().all(|mark| mark.is_whitespace() || ".)]}*$\"'。）".contains(mark)).then_some(letter)
 }
 
+/// A text that is two or more letters and nothing more: `AC`, `A, C`, `A and C`; the letters sorted.
+pub fn letter_set(text: &str, set: &str) -> Option<Vec<char>> {
+    if text.len() > 60 {
+        return None;
+    }
+    let plain = ["\\text", "\\mathrm", "\\textbf", "and", "&", "和"]
+        .iter()
+        .fold(text.to_string(), |text, word| text.replace(word, " "));
+    let mut found = Vec::new();
+    for letter in plain.chars() {
+        if set.contains(letter) {
+            if found.contains(&letter) {
+                return None;
+            }
+            found.push(letter);
+        } else if !(letter.is_whitespace() || ",;、，()[]{}$.*\\".contains(letter)) {
+            return None;
+        }
+    }
+    found.sort_unstable();
+    (found.len() > 1).then_some(found)
+}
+
 /// Skips decoration and reads a letter; gives the byte after it.
 fn opened(text: &str, set: &str) -> Option<(usize, char)> {
     let mut at = 0;
@@ -45,6 +68,10 @@ fn opened(text: &str, set: &str) -> Option<(usize, char)> {
             "Choice",
             "choice",
             "选项",
+            "故选",
+            "应选",
+            "选",
+            "I choose",
             "\\left",
             "\\(",
         ]
@@ -99,7 +126,7 @@ pub fn leading_letter(text: &str, set: &str) -> Choice {
 /// A second letter joined to the first by a comma, "and" or "or".
 fn joined(rest: &str, set: &str) -> Option<char> {
     let trimmed = rest.trim_start_matches(|mark: char| mark.is_whitespace() || ")}]*$".contains(mark));
-    let after = [",", "and ", "or ", "/", "&", "和", "或", "、", "，"]
+    let after = [",", ";", "and ", "or ", "/", "&", "和", "或", "、", "，"]
         .into_iter()
         .find_map(|word| trimmed.strip_prefix(word))?;
     let after = after.trim_start().trim_start_matches("and ").trim_start_matches("or ");

@@ -11,7 +11,7 @@ use crate::{
     verdict::{Judgement, Label, Verdict, Verifier},
 };
 
-pub use crate::letter::{Choice, leading_letter, letters, only_letter};
+pub use crate::letter::{Choice, leading_letter, letter_set, letters, only_letter};
 
 /// The verifier of questions with options.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,22 +1,15 @@
 //! Verdicts on recorded traces against the ones recorded beside them.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::expect_used,
-    reason = "levels are printed, and a broken case file must stop the test"
-)]
+#![expect(clippy::print_stdout, reason = "levels are printed")]
+
+mod beside;
 
 use serde_json::Value;
 use stage_verify::{Extraction, Verdict, math};
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::collections::BTreeMap;
 
 fn rows(name: &str) -> Option<Vec<Value>> {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(name);
-    let Ok(text) = fs::read_to_string(&path) else {
-        println!("skipped: the shared traces are absent");
-        return None;
-    };
-    Some(text.lines().map(|line| serde_json::from_str(line).expect("a row a line")).collect())
+    beside::lines(&format!("data/{name}"))
 }
 
 #[derive(Default)]
@@ -87,12 +80,7 @@ fn final_lines_of_school_problems_agree_with_the_recorded_marks() {
 
 #[test]
 fn recorded_answer_pairs_are_all_judged() {
-    let path = PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../shared/data/math-answer-pairs/math500_qwen3_answers.json"
-    ));
-    let Ok(text) = fs::read_to_string(&path) else {
-        println!("skipped: the shared pairs are absent");
+    let Some(text) = beside::text("data/math-answer-pairs/math500_qwen3_answers.json") else {
         return;
     };
     let pairs: Vec<Value> = serde_json::from_str(&text).expect("a list");

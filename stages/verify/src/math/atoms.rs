@@ -22,6 +22,9 @@ impl Parser {
         match token {
             Token::Number(digits) => self.numeral(&digits),
             Token::Symbol(name) => self.symbol(name),
+            Token::Word(word) if word == "百分之" && matches!(self.peek(), Some(Token::Number(_))) => {
+                Ok(Node::Percent(Box::new(self.atom()?)))
+            }
             Token::Word(word) => Ok(self.words(word)),
             Token::Function(name) => self.deeper(|parser| parser.function(&name)),
             Token::Sign(sign) => self.deeper(|parser| parser.bracketed(sign)),
@@ -96,6 +99,13 @@ impl Parser {
             Node::Number(value) if value.denominator().is_one() => {
                 Ok(Node::Based(value.numerator().to_string(), self.base()?))
             }
+            Node::Symbol(name) if name.starts_with("overline(") => {
+                let digits = name["overline(".len()..].trim_end_matches(')').to_string();
+                if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+                    return Err(self.unexpected());
+                }
+                Ok(Node::Based(digits, self.base()?))
+            }
             Node::Power(base, exponent) => match *base {
                 Node::Symbol(name) => {
                     let index = self.plain_group().ok_or_else(|| self.unexpected())?;
@@ -110,8 +120,9 @@ impl Parser {
     pub(super) fn base(&mut self) -> Result<u32, ParseError> {
         let text = if self.peek_sign() == Some('{') { self.plain_group() } else { self.take_plain() }
             .ok_or_else(|| self.unexpected())?;
-        let named = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
         let word = text.to_ascii_lowercase();
+        let named = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+        let text = text.trim_matches(['(', ')']).to_string();
         let base = named
             .iter()
             .position(|name| *name == word)
@@ -155,7 +166,47 @@ impl Parser {
         None
     }
 
+    /// `ℝ⁺`, `ℝ_{>0}` and their like.
+    fn half_line(&mut self) -> Option<Node> {
+        let start = self.at;
+        if matches!(self.peek_sign(), Some('^' | '_')) {
+            self.at += 1;
+            let sign = self.plain_group_of_signs();
+            let (positive, closed) = match sign.as_deref() {
+                Some("+" | ">0") => (true, false),
+                Some("-" | "<0") => (false, false),
+                Some("≥0") => (true, true),
+                Some("≤0") => (false, true),
+                _ => {
+                    self.at = start;
+                    return None;
+                }
+            };
+            let zero = Box::new(Node::integer(0));
+            let far = Box::new(super::shape::infinity(positive));
+            return Some(if positive {
+                Node::Interval(zero, far, closed, false)
+            } else {
+                Node::Interval(far, zero, false, closed)
+            });
+        }
+        None
+    }
+
+    fn plain_group_of_signs(&mut self) -> Option<String> {
+        if let Some(sign @ ('+' | '-')) = self.peek_sign() {
+            self.at += 1;
+            return Some(sign.to_string());
+        }
+        (self.peek_sign() == Some('{')).then(|| self.plain_group()).flatten()
+    }
+
     pub(super) fn symbol(&mut self, mut name: String) -> Result<Node, ParseError> {
+        if name == "ℝ"
+            && let Some(half) = self.half_line()
+        {
+            return Ok(half);
+        }
         while self.peek_sign() == Some('\'') {
             self.at += 1;
             name.push('\'');

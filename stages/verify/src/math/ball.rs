@@ -4,7 +4,10 @@
 //! Two balls that do not touch are *proved* different; that is what the comparison builds on. Each
 //! rule below is the usual first-order bound with a spare bit for the rounding.
 
-use super::exact::{MAX_BITS, exact_root, exact_value, power_of_two, size};
+use super::{
+    exact::{MAX_BITS, exact_root, exact_value, power_of_two, size},
+    series,
+};
 use dashu::{
     base::{Abs, BitTest, Signed},
     float::{FBig, round::mode::HalfEven},
@@ -55,6 +58,13 @@ pub fn magnitude(value: &Float) -> f64 {
 
 fn joined(errors: &[f64]) -> f64 {
     errors.iter().copied().fold(f64::NEG_INFINITY, f64::max) + (errors.len() as f64).log2()
+}
+
+/// `x` as a multiple of `2^-BITS`, rounded down; `|x|` is below `2^64` here.
+fn fixed(x: &Float) -> IBig {
+    let shift = x.repr().exponent() + isize::try_from(series::BITS).unwrap_or(0);
+    let significand = x.repr().significand().clone();
+    if shift >= 0 { significand << shift.unsigned_abs() } else { significand >> shift.unsigned_abs() }
 }
 
 /// Arithmetic at one precision, in bits.
@@ -195,6 +205,18 @@ impl Arithmetic {
         Ok(self.made(root, error, rough))
     }
 
+    /// Whether the series suffice for this precision.
+    fn by_series(self) -> bool {
+        self.precision + 64 <= series::BITS
+    }
+
+    /// A multiple of `2^-BITS` with its error, as a ball scaled by a power of two.
+    fn unfixed(self, value: IBig, scale: i64, error: f64, rough: bool) -> Real {
+        let exponent = isize::try_from(scale).unwrap_or(0) - isize::try_from(series::BITS).unwrap_or(0);
+        let middle = Float::from_parts(value, exponent).with_precision(self.precision).value();
+        self.made(middle, joined(&[error, series::ERROR + scale as f64]), rough)
+    }
+
     /// `e^a`
     ///
     /// # Errors
@@ -214,6 +236,11 @@ impl Arithmetic {
         }
         if x.repr().significand().is_zero() {
             return Ok(Real::Ball { middle: self.float(&IBig::ONE), error: ex + 1.0, rough });
+        }
+        if self.by_series() {
+            let (value, scale) = series::exponential(&fixed(&x));
+            let error = ex + 2.0 + scale as f64;
+            return Ok(self.unfixed(value, scale, error, rough));
         }
         let value = x.exp();
         let error = ex + magnitude(&value) + 1.0;
@@ -237,6 +264,15 @@ impl Arithmetic {
         let low = magnitude(&x) - 1.0;
         if low.abs() > 1e9 {
             return Err(Failure::Budget);
+        }
+        if self.by_series() {
+            // x = m · 2^count with m in [1/2, 1)
+            let bits = x.repr().significand().bit_len();
+            let count = x.repr().exponent() as i64 + i64::try_from(bits).unwrap_or(0);
+            let mantissa = x.repr().significand().clone() << series::BITS.saturating_sub(bits);
+            let mantissa = mantissa >> bits.saturating_sub(series::BITS);
+            let value = series::logarithm(&mantissa) + series::logarithm_of_power(count);
+            return Ok(self.unfixed(value, 0, ex - low + 1.0, rough));
         }
         let value = x.ln();
         Ok(self.made(value, joined(&[ex - low + 1.0, -(self.precision as f64)]), rough))
@@ -262,6 +298,10 @@ impl Arithmetic {
                 Real::Ball { middle: self.float(&IBig::ONE), error: ex, rough },
             ));
         }
+        if self.by_series() {
+            let (sine, cosine) = series::sine_cosine(&fixed(&x));
+            return Ok((self.unfixed(sine, 0, ex, rough), self.unfixed(cosine, 0, ex, rough)));
+        }
         let error = joined(&[ex, -(self.precision as f64)]);
         Ok((self.made(x.sin(), error, rough), self.made(x.cos(), error, rough)))
     }
@@ -277,11 +317,17 @@ impl Arithmetic {
         if x.repr().significand().is_zero() {
             return Real::Ball { middle: x, error: ex, rough };
         }
+        if self.by_series() && magnitude(&x) < 64.0 {
+            return self.unfixed(series::arc_tangent(&fixed(&x)), 0, ex, rough);
+        }
         self.made(x.atan(), ex, rough)
     }
 
     /// π
     pub fn pi(self) -> Real {
+        if self.by_series() {
+            return self.unfixed(series::pi(), 0, f64::NEG_INFINITY, false);
+        }
         let middle = Float::pi(self.precision);
         self.made(middle, f64::NEG_INFINITY, false)
     }

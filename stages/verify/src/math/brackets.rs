@@ -1,6 +1,7 @@
 //! Brackets: groups, tuples, intervals, sets, matrices.
 
 use super::{
+    lexer::Token,
     parser::{ParseError, Parser},
     value::{Joint, Node},
 };
@@ -31,6 +32,7 @@ impl Parser {
             '∅' => Ok(Node::Set(Vec::new())),
             '…' => Ok(Node::Ellipsis),
             '⟦' => self.matrix(),
+            '⦗' => self.rows(),
             '+' => self.product(),
             '-' => Ok(self.product()?.negated()),
             '±' => Ok(Node::PlusMinus(Box::new(self.product()?), false)),
@@ -58,6 +60,8 @@ impl Parser {
         let closed = match close {
             Some(')') => false,
             Some(']') => true,
+            // `[a, b[` of some countries
+            Some('[') if self.closes_open_interval() && square => false,
             _ => return Err(self.unexpected()),
         };
         self.at += 1;
@@ -104,6 +108,9 @@ impl Parser {
         if self.take_sign('⧸') {
             let below = self.sum()?;
             node = node.times(below.inverted());
+        } else if self.take_sign('⑂') {
+            let below = self.sum()?;
+            node = Node::Call("binom".into(), vec![node, below]);
         }
         self.bars = bars;
         self.expect_sign('}')?;
@@ -125,7 +132,43 @@ impl Parser {
             return Ok(condition);
         }
         self.expect_sign('⦄')?;
-        Ok(Node::Set(items))
+        Ok(condition(&items).unwrap_or(Node::Set(items)))
+    }
+
+    /// Systems of equations are lists, definitions by cases are sets of value and condition.
+    pub(super) fn rows(&mut self) -> Result<Node, ParseError> {
+        let mut rows: Vec<Vec<Node>> = vec![Vec::new()];
+        loop {
+            match self.peek() {
+                Some(Token::Sign('⟧')) => {
+                    self.at += 1;
+                    break;
+                }
+                Some(Token::Sign('⏎')) => {
+                    self.at += 1;
+                    rows.push(Vec::new());
+                }
+                Some(Token::Sign('&' | ',' | ';' | '.')) => self.at += 1,
+                Some(Token::Word(word)) if matches!(word.as_str(), "if" | "for" | "when" | "where" | "and") => {
+                    self.at += 1;
+                }
+                None => return Err(ParseError::Ended),
+                _ => {
+                    let cell = self.deeper(Self::cell)?;
+                    if let Some(row) = rows.last_mut() {
+                        row.push(cell);
+                    }
+                }
+            }
+        }
+        rows.retain(|row| !row.is_empty());
+        if rows.len() == 1 && rows[0].len() == 1 {
+            return Ok(rows.remove(0).remove(0));
+        }
+        if rows.iter().all(|row| row.len() == 1) {
+            return Ok(Node::List(rows.into_iter().flatten().collect(), Joint::And));
+        }
+        Ok(Node::Set(rows.into_iter().map(Node::Tuple).collect()))
     }
 
     pub(super) fn matrix(&mut self) -> Result<Node, ParseError> {
@@ -157,4 +200,16 @@ impl Parser {
     pub(super) fn cell(&mut self) -> Result<Node, ParseError> {
         self.relation()
     }
+}
+
+/// `{x : condition}`, which reads as a set of a ratio in a relation.
+fn condition(items: &[Node]) -> Option<Node> {
+    let [Node::Chain(first, rest), more @ ..] = items else {
+        return None;
+    };
+    let Node::Ratio(parts) = &**first else { return None };
+    let [Node::Symbol(_) | Node::Chain(..), subject] = &parts[..] else { return None };
+    let mut conditions = vec![Node::Chain(Box::new(subject.clone()), rest.clone())];
+    conditions.extend(more.iter().cloned());
+    Some(if conditions.len() == 1 { conditions.remove(0) } else { Node::List(conditions, Joint::And) })
 }

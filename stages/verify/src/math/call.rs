@@ -133,6 +133,14 @@ impl Evaluator<'_> {
         if count > MAX_FACTORIAL {
             return Err(Failure::Budget);
         }
+        if let Some(total) = small(above) {
+            let mut result = UBig::ONE;
+            for step in 0..count {
+                self.budget.spend(usize::from(step % 8 == 0) * (1 + result.bit_len() / 4096))?;
+                result = result * (total - step) / (step + 1);
+            }
+            return Ok(exact(RBig::from(result)));
+        }
         let mut result = RBig::ONE;
         for step in 0..count {
             self.budget.spend(1 + size(&result) / 512)?;
@@ -167,12 +175,20 @@ fn factorial(count: u64, budget: &Budget) -> Result<Number, Failure> {
     if count > MAX_FACTORIAL {
         return Err(Failure::Budget);
     }
-    let mut result = UBig::ONE;
-    for factor in 2..=count {
-        budget.spend(usize::from(factor % 8 == 0) * (1 + result.bit_len() / 8192))?;
-        result *= factor;
+    budget.spend(usize::try_from(count / 4).unwrap_or(usize::MAX))?;
+    Ok(exact(RBig::from(range_product(2, count))))
+}
+
+/// `from · (from + 1) · … · to`, halves first, so that large factors meet large ones.
+fn range_product(from: u64, to: u64) -> UBig {
+    if to < from {
+        return UBig::ONE;
     }
-    Ok(exact(RBig::from(result)))
+    if to - from < 12 {
+        return (from..=to).fold(UBig::ONE, |product, factor| product * factor);
+    }
+    let middle = u64::midpoint(from, to);
+    range_product(from, middle) * range_product(middle + 1, to)
 }
 
 fn common(name: &str, values: &[Number]) -> Result<Number, Failure> {

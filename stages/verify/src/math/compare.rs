@@ -61,6 +61,20 @@ pub(super) fn is_scalar(node: &Node) -> bool {
 fn directed(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
     match (a, b) {
         (Node::Text(x), _) => Some(text(x, b)),
+        (Node::Multiply(x), _) if modulus(x).is_some() => Some(residues(x, b, budget, depth)),
+        (Node::Symbol(name), Node::Interval(low, high, ..)) if name == "R" => {
+            Some(if is_infinite(low) && is_infinite(high) { Outcome::Equal("text") } else { SHAPE })
+        }
+        (Node::Multiply(x), Node::Tuple(_)) => match &x[..] {
+            // a named point
+            [Node::Symbol(name), inner @ Node::Tuple(_)] if name.len() == 1 && name.starts_with(char::is_uppercase) => {
+                Some(same(inner, b, budget, depth))
+            }
+            _ => None,
+        },
+        (Node::Matrix(x), Node::Interval(..) | Node::Tuple(_)) if x.len() > 1 && rows_of(b).is_some() => {
+            Some(matrices(x, &rows_of(b).unwrap_or_default(), budget, depth))
+        }
         (Node::Percent(_) | Node::Degree(_) | Node::Based(..) | Node::Ratio(_) | Node::Time(..), _) => {
             marked_number(a, b, budget, depth)
         }
@@ -82,6 +96,9 @@ fn directed(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome
         (Node::Set(x), Node::Set(y) | Node::List(y, _)) => Some(unordered(&distinct(x), &distinct(y), budget, depth)),
         (Node::List(x, _), Node::List(y, _)) => Some(lists(a, b, x, y, budget, depth)),
         (Node::Interval(..) | Node::Union(_), _) => regions(a, b, budget, depth),
+        (Node::Call(name, _), _) if matches!(name.as_str(), "difference" | "intersection") => {
+            regions(a, b, budget, depth)
+        }
         (Node::Set(x), _) if x.len() == 1 && is_scalar(b) => Some(same(&x[0], b, budget, depth)),
         _ => None,
     }
@@ -108,9 +125,15 @@ fn marked_number(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Ou
         (Node::Based(x, _), Node::Number(y)) if *x == y.to_string() => Some(Outcome::Unknown("base")),
         (Node::Ratio(x), Node::Ratio(y)) => Some(ratios(x, y, budget, depth)),
         (Node::Ratio(x), _) if x.len() == 2 && is_scalar(b) && !is_clock(x) => Some(scalar::compare(a, b, budget)),
-        (Node::Time(hour, minute, _), Node::Ratio(parts)) => {
+        (Node::Time(hour, minute, late), Node::Ratio(parts)) => {
             let plain = [Node::Number(hour.clone()), Node::Number(minute.clone())];
-            Some(if parts[..] == plain { Outcome::Equal("time") } else { Outcome::Different("time") })
+            let half_day = if *late && *hour < RBig::from(12u8) { RBig::from(12u8) } else { RBig::ZERO };
+            let whole_day = [Node::Number(hour + half_day), Node::Number(minute.clone())];
+            Some(if parts[..] == plain || parts[..] == whole_day {
+                Outcome::Equal("time")
+            } else {
+                Outcome::Different("time")
+            })
         }
         _ => None,
     }
@@ -126,21 +149,70 @@ fn either(first: Outcome, second: impl FnOnce() -> Outcome) -> Outcome {
     }
 }
 
+/// Rows of `[[1, 2], [3, 4]]`, whose pairs read as intervals.
+fn rows_of(node: &Node) -> Option<Vec<Vec<Node>>> {
+    let items = |node: &Node| match node {
+        Node::Interval(low, high, true, true) => Some(vec![(**low).clone(), (**high).clone()]),
+        Node::Tuple(items) => Some(items.clone()),
+        _ => None,
+    };
+    items(node)?.iter().map(items).collect()
+}
+
+/// The modulus of `3 (mod 7)`.
+fn modulus(factors: &[Node]) -> Option<&Node> {
+    match factors {
+        [_, Node::Call(name, arguments)] if name == "pmod" => arguments.first(),
+        _ => None,
+    }
+}
+
+/// A residue against a residue of the same modulus, or against a plain number.
+fn residues(factors: &[Node], other: &Node, budget: &Budget, depth: usize) -> Outcome {
+    match other {
+        Node::Multiply(more) if modulus(more).is_some() => {
+            let (Some(x), Some(y)) = (modulus(factors), modulus(more)) else { return SHAPE };
+            worse(same(&factors[0], &more[0], budget, depth), same(x, y, budget, depth))
+        }
+        _ => same(&factors[0], other, budget, depth),
+    }
+}
+
 fn text(words: &str, other: &Node) -> Outcome {
+    let few = |words: &str| words.split_whitespace().nth(2).is_none();
     match other {
         Node::Text(more) => {
-            if words.to_lowercase() == more.to_lowercase() {
+            if *words == **more || words.to_lowercase() == more.to_lowercase() {
                 return Outcome::Equal("text");
             }
-            if words.split_whitespace().count().max(more.split_whitespace().count()) <= 2 {
-                Outcome::Different("text")
-            } else {
-                Outcome::Unknown("prose")
+            if let (Some(x), Some(y)) = (joined_words(words), joined_words(more)) {
+                return if x == y { Outcome::Equal("text") } else { Outcome::Different("text") };
             }
+            if few(words) && few(more) { Outcome::Different("text") } else { Outcome::Unknown("prose") }
         }
-        _ if words.split_whitespace().count() <= 2 => Outcome::Different("text"),
+        Node::Set(items) if items.is_empty() && words == "no solution" => Outcome::Equal("text"),
+        Node::List(items, _) | Node::Set(items) if joined_words(words).is_some() => {
+            let mut names = Vec::new();
+            for item in items {
+                let (Node::Text(name) | Node::Symbol(name)) = item else { return Outcome::Different("text") };
+                names.push(name.to_lowercase());
+            }
+            names.sort_unstable();
+            if joined_words(words) == Some(names) { Outcome::Equal("text") } else { Outcome::Different("text") }
+        }
+        _ if few(words) => Outcome::Different("text"),
         _ => Outcome::Unknown("prose"),
     }
+}
+
+/// The sorted parts of `Alice and Bob`.
+fn joined_words(words: &str) -> Option<Vec<String>> {
+    if !words.contains(" and ") {
+        return None;
+    }
+    let mut parts: Vec<String> = words.split(" and ").map(str::to_lowercase).collect();
+    parts.sort_unstable();
+    Some(parts)
 }
 
 /// Whether a pair reads as hours and minutes.

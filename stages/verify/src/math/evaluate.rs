@@ -24,10 +24,37 @@ pub struct Number {
     pub imaginary: Real,
 }
 
-/// Steps shared by one comparison.
+/// How far a number may lie from the label, when an item states it. Exact by default.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Tolerance {
+    /// Largest difference that counts as equal; 0 for none.
+    pub absolute: f64,
+    /// Largest difference as a share of the larger value; 0 for none.
+    pub relative: f64,
+}
+
+impl Tolerance {
+    /// Only equal is equal.
+    pub const EXACT: Self = Self { absolute: 0.0, relative: 0.0 };
+
+    /// Equal when rounded to this many decimals.
+    pub fn decimals(count: u32) -> Self {
+        Self { absolute: 10f64.powi(-i32::try_from(count).unwrap_or(i32::MAX)), relative: 0.0 }
+    }
+
+    /// Whether two finite values lie near enough.
+    pub(super) fn admits(self, a: f64, b: f64) -> bool {
+        let gap = (a - b).abs();
+        gap.is_finite() && gap <= self.absolute.max(self.relative * a.abs().max(b.abs()))
+    }
+}
+
+/// Steps shared by one comparison, and its tolerance.
 #[derive(Debug)]
 pub struct Budget {
     steps: Cell<u32>,
+    /// How near counts as equal.
+    pub tolerance: Tolerance,
 }
 
 /// Steps of one verification.
@@ -37,11 +64,16 @@ pub(super) const MAX_TERMS: u64 = 5_000;
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { steps: Cell::new(MAX_STEPS) }
+        Self::new(Tolerance::EXACT)
     }
 }
 
 impl Budget {
+    /// All steps left.
+    pub fn new(tolerance: Tolerance) -> Self {
+        Self { steps: Cell::new(MAX_STEPS), tolerance }
+    }
+
     /// Takes `count` steps.
     ///
     /// # Errors
@@ -101,6 +133,19 @@ pub(super) fn whole(value: &RBig) -> Option<&IBig> {
 
 pub(super) fn small(number: &Number) -> Option<u64> {
     number.rational().and_then(whole).and_then(|value| u64::try_from(value).ok())
+}
+
+impl<'a> Evaluator<'a> {
+    /// At high precision, of real constants.
+    pub fn exact(budget: &'a Budget) -> Self {
+        Self {
+            arithmetic: Arithmetic { precision: 1024 },
+            point: Vec::new(),
+            complex: false,
+            decimal_log: false,
+            budget,
+        }
+    }
 }
 
 impl Evaluator<'_> {
@@ -250,6 +295,13 @@ impl Evaluator<'_> {
                 self.budget.spend(bits.saturating_mul(usize::try_from(count).unwrap_or(usize::MAX)) / 512)?;
                 return Ok(exact(value.pow(isize::try_from(count).map_err(|_| Failure::Budget)?)));
             }
+        }
+        // what will not stay exact is rounded at once: exact squares up to the bound cost more than all the rest
+        if let Some(value) = square.rational()
+            && (size(value) as u64).saturating_mul(count) > MAX_BITS as u64
+        {
+            let (middle, error, _) = self.arithmetic.ball(&square.real);
+            square = real(Real::Ball { middle, error, rough: true });
         }
         // the float's exponent must hold the result
         let height = self.arithmetic.ball(&square.real).0;

@@ -4,8 +4,8 @@
 //! so that the parser knows one language. Linear in the text.
 
 use super::{
-    tables::{FUNCTIONS, LAYOUT, SIGNS, SYMBOLS, TEXT_COMMANDS},
-    word::{is_sign_like, number_set, superscript, vulgar_fraction},
+    numeral::based_length,
+    word::{is_sign_like, subscript, superscript, vulgar_fraction},
 };
 
 /// One token.
@@ -30,15 +30,42 @@ pub enum Commas {
     Thousands,
     /// `1,080` is a list of two.
     List,
+    /// `2,74` is a decimal.
+    Decimal,
+}
+
+/// How what can be read in two ways is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Commas between digits.
+    pub commas: Commas,
+    /// A letter that stands apart from the number before it is a unit.
+    pub units: bool,
+}
+
+impl Reading {
+    /// The usual one.
+    pub const USUAL: Self = Self { commas: Commas::Thousands, units: false };
 }
 
 /// What the lexer found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tokens {
     /// The tokens in order.
-    pub tokens: Vec<Token>,
+    pub list: Vec<Token>,
+    /// What could be read otherwise.
+    pub doubts: Doubts,
+}
+
+/// What was met that can be read in another way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Doubts {
     /// A comma was read as a thousands separator although a list was possible.
-    pub ambiguous_commas: bool,
+    pub commas: bool,
+    /// A comma between digits could be a decimal point.
+    pub decimal: bool,
+    /// A letter behind a number could be its unit.
+    pub units: bool,
 }
 
 /// Why a text cannot be split.
@@ -54,29 +81,42 @@ pub enum LexError {
 
 /// Longest answer that is parsed.
 pub const MAX_TOKENS: usize = 4096;
-const MAX_NESTED_TEXT: usize = 8;
 
 pub(super) struct Lexer<'a> {
     pub(super) text: &'a str,
     pub(super) at: usize,
     pub(super) tokens: Vec<Token>,
     pub(super) brackets: usize,
-    environments: usize,
-    pub(super) commas: Commas,
-    pub(super) ambiguous: bool,
+    pub(super) environments: usize,
+    pub(super) reading: Reading,
+    pub(super) doubts: Doubts,
+    pub(super) in_units: bool,
 }
 
-/// Splits `text`; `commas` says how `1,080` outside brackets is read.
+/// Splits `text`.
 ///
 /// # Errors
 /// [`LexError`] for a text that is too long or has an open text group.
-pub fn lex(text: &str, commas: Commas) -> Result<Tokens, LexError> {
-    let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), brackets: 0, environments: 0, commas, ambiguous: false };
+pub fn lex(text: &str, reading: Reading) -> Result<Tokens, LexError> {
+    let mut lexer = Lexer::new(text, reading, 0);
     lexer.run(false, 0)?;
-    Ok(Tokens { tokens: lexer.tokens, ambiguous_commas: lexer.ambiguous })
+    Ok(Tokens { list: lexer.tokens, doubts: lexer.doubts })
 }
 
 impl<'a> Lexer<'a> {
+    pub(super) fn new(text: &'a str, reading: Reading, environments: usize) -> Self {
+        Self {
+            text,
+            at: 0,
+            tokens: Vec::new(),
+            brackets: 0,
+            environments,
+            reading,
+            doubts: Doubts::default(),
+            in_units: false,
+        }
+    }
+
     pub(super) fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or("")
     }
@@ -107,7 +147,11 @@ impl<'a> Lexer<'a> {
             } else if letter.is_ascii_digit() || (letter == '.' && next_is_digit) {
                 self.number();
             } else if letter.is_alphabetic() && !is_sign_like(letter) {
-                self.letters(in_text);
+                if letter.is_ascii() && based_length(self.rest()).is_some() {
+                    self.number();
+                } else {
+                    self.letters(in_text);
+                }
             } else {
                 self.at += letter.len_utf8();
                 self.sign(letter);
@@ -116,10 +160,50 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
+    /// Raised or lowered letters of Unicode, as many as there are.
+    fn shifted(&mut self, first: char) {
+        let low = subscript(first).is_some();
+        self.push(Token::Sign(if low { '_' } else { '^' }));
+        self.push(Token::Sign('{'));
+        let mut digits = String::new();
+        let mut next = Some(first);
+        while let Some(letter) = next {
+            match if low { subscript(letter) } else { superscript(letter) } {
+                Some(digit) => digits.push(digit),
+                None if !low && letter == '⁻' => self.push(Token::Sign('-')),
+                None if !low && letter == 'ⁿ' => self.push(Token::Symbol("n".into())),
+                None => break,
+            }
+            next = self.peek();
+            let more = next.is_some_and(|letter| {
+                if low {
+                    subscript(letter).is_some()
+                } else {
+                    superscript(letter).is_some() || matches!(letter, '⁻' | 'ⁿ')
+                }
+            });
+            if !more {
+                break;
+            }
+            self.at += next.map_or(0, char::len_utf8);
+        }
+        if !digits.is_empty() {
+            self.push(if low && digits.bytes().any(|byte| !byte.is_ascii_digit()) {
+                Token::Symbol(digits)
+            } else {
+                Token::Number(digits)
+            });
+        }
+        self.push(Token::Sign('}'));
+    }
+
     pub(super) fn sign(&mut self, letter: char) {
-        if let Some(digit) = superscript(letter) {
-            self.push(Token::Sign('^'));
-            self.push(Token::Number(digit.to_string()));
+        if superscript(letter).is_some() || matches!(letter, '⁻' | 'ⁿ') || subscript(letter).is_some() {
+            self.shifted(letter);
+            return;
+        }
+        if letter == '∛' {
+            self.push(Token::Function("cbrt".into()));
             return;
         }
         if let Some((above, below)) = vulgar_fraction(letter) {
@@ -159,6 +243,11 @@ impl<'a> Lexer<'a> {
             '∣' => '|',
             other => other,
         };
+        if sign == '+' && self.rest().starts_with("/-") {
+            self.at += 2;
+            self.push(Token::Sign('±'));
+            return;
+        }
         let pair = match (sign, self.peek()) {
             ('<', Some('=')) => Some('≤'),
             ('>', Some('=')) => Some('≥'),
@@ -176,141 +265,6 @@ impl<'a> Lexer<'a> {
         } else {
             self.push(Token::Sign(sign));
         }
-    }
-
-    pub(super) fn command(&mut self, depth: usize) -> Result<(), LexError> {
-        self.at += 1;
-        let Some(letter) = self.peek() else {
-            return Ok(());
-        };
-        if letter == '\\' {
-            // `\\frac` is `\frac` that was escaped once too often, unless rows are being separated
-            let after = self.text.get(self.at + 1..).unwrap_or("");
-            let name = command_name(after);
-            let brace = self.environments == 0 && after.starts_with(['{', '}']);
-            if self.environments == 0 && (is_known(name) || brace) {
-                return Ok(());
-            }
-            self.at += 1;
-            if !(self.environments == 0 && after.starts_with([',', ';', '!', ' '])) {
-                self.push(Token::Sign('⏎'));
-            }
-            return Ok(());
-        }
-        if !letter.is_ascii_alphabetic() {
-            self.at += letter.len_utf8();
-            match letter {
-                '{' => self.push(Token::Sign('⦃')),
-                '}' => self.push(Token::Sign('⦄')),
-                '%' => self.push(Token::Sign('%')),
-                '|' => self.push(Token::Sign('|')),
-                '_' | '&' => self.push(Token::Sign(letter)),
-                _ => {}
-            }
-            return Ok(());
-        }
-        let name = command_name(self.rest());
-        self.at += name.len();
-        self.named(name, depth)
-    }
-
-    pub(super) fn named(&mut self, name: &str, depth: usize) -> Result<(), LexError> {
-        if TEXT_COMMANDS.contains(&name) {
-            return self.text_group(name, depth);
-        }
-        if name == "begin" || name == "end" {
-            self.group();
-            if name == "begin" {
-                self.environments += 1;
-                let columns = self.rest().trim_start();
-                if columns.starts_with('{')
-                    && columns.get(1..).is_some_and(|inner| {
-                        inner.split('}').next().is_some_and(|spec| spec.chars().all(|mark| "lcr|@ ".contains(mark)))
-                    })
-                {
-                    self.group();
-                }
-                self.push(Token::Sign('⟦'));
-            } else {
-                self.environments = self.environments.saturating_sub(1);
-                self.push(Token::Sign('⟧'));
-            }
-        } else if LAYOUT.contains(&name) {
-            if matches!(name, "hspace" | "vspace" | "phantom" | "hphantom" | "color") {
-                self.group();
-            }
-            if matches!(name, "left" | "right") && self.rest().trim_start().starts_with('.') {
-                self.at = self.text.len() - self.rest().trim_start().len() + 1;
-            }
-        } else if let Some((_, sign)) = SIGNS.iter().find(|(command, _)| *command == name) {
-            self.push(Token::Sign(*sign));
-        } else if let Some((_, symbol)) = SYMBOLS.iter().find(|(command, _)| *command == name) {
-            self.push(Token::Symbol((*symbol).into()));
-        } else if let Some((_, function)) = FUNCTIONS.iter().find(|(command, _)| *command == name) {
-            self.push(Token::Function((*function).into()));
-        } else {
-            self.push(Token::Symbol(format!("\\{name}")));
-        }
-        Ok(())
-    }
-
-    pub(super) fn text_group(&mut self, name: &str, depth: usize) -> Result<(), LexError> {
-        let Some(content) = self.group() else {
-            return if self.rest().trim_start().starts_with('{') { Err(LexError::Unbalanced) } else { Ok(()) };
-        };
-        let content = content.trim();
-        let doubled = matches!(name, "mathbb" | "mathbf" | "Bbb");
-        if let Some(symbol) =
-            Some(content).filter(|_| doubled).and_then(number_set).filter(|_| name != "mathbf" || content != "C")
-        {
-            self.push(Token::Symbol(symbol.into()));
-            return Ok(());
-        }
-        if depth >= MAX_NESTED_TEXT {
-            return Err(LexError::Unbalanced);
-        }
-        let mut single = content.chars();
-        if let (Some(letter), None) = (single.next(), single.next())
-            && letter.is_alphabetic()
-            && !matches!(self.tokens.last(), Some(Token::Number(_)))
-        {
-            self.push(Token::Symbol(letter.to_string()));
-            return Ok(());
-        }
-        let mut inner = Lexer {
-            text: content,
-            at: 0,
-            tokens: Vec::new(),
-            brackets: 0,
-            environments: self.environments,
-            commas: self.commas,
-            ambiguous: false,
-        };
-        inner.run(!matches!(name, "boxed" | "fbox" | "ensuremath" | "underline"), depth + 1)?;
-        if matches!(name, "mathrm" | "mathit") {
-            // upright `i` and `e` are the constants wherever they stand
-            for token in &mut inner.tokens {
-                if let Token::Word(word) = token
-                    && matches!(word.as_str(), "i" | "e" | "d")
-                {
-                    *token = Token::Symbol(word.clone());
-                }
-            }
-        }
-        self.ambiguous |= inner.ambiguous;
-        for token in inner.tokens {
-            self.push(token);
-        }
-        Ok(())
-    }
-
-    /// Takes a `{…}` group that starts here and gives its content.
-    pub(super) fn group(&mut self) -> Option<&'a str> {
-        let trimmed = self.rest().trim_start();
-        let start = self.text.len() - trimmed.len();
-        let end = closing_brace(self.text, start)?;
-        self.at = end + 1;
-        self.text.get(start + 1..end)
     }
 }
 
@@ -337,27 +291,4 @@ pub fn closing_brace(text: &str, start: usize) -> Option<usize> {
         at += 1;
     }
     None
-}
-
-fn command_name(text: &str) -> &str {
-    let end = text.bytes().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(text.len());
-    let run = &text[..end];
-    // `\quadx` and `\cdotx`: a known command glued to a letter
-    if !is_known(run) {
-        for known in ["quad", "qquad", "cdot", "times", "pi", "in", "le", "ge"] {
-            if run.len() == known.len() + 1 && run.starts_with(known) {
-                return &text[..known.len()];
-            }
-        }
-    }
-    run
-}
-
-fn is_known(name: &str) -> bool {
-    TEXT_COMMANDS.contains(&name)
-        || LAYOUT.contains(&name)
-        || matches!(name, "begin" | "end")
-        || SIGNS.iter().any(|(known, _)| *known == name)
-        || SYMBOLS.iter().any(|(known, _)| *known == name)
-        || FUNCTIONS.iter().any(|(known, _)| *known == name)
 }

@@ -7,23 +7,32 @@ mod atoms;
 mod ball;
 mod brackets;
 mod call;
+mod command;
 mod compare;
 mod evaluate;
 mod exact;
 mod functions;
+mod introduction;
+mod key;
 mod lexer;
 mod modular;
 mod numeral;
 mod parser;
+mod phrases;
+mod pieces;
 mod product;
+mod reading;
 mod region;
 mod relations;
 mod scalar;
+mod series;
 mod shape;
 mod tables;
 mod value;
 mod word;
 
+pub use evaluate::Tolerance;
+pub(crate) use key::class_key;
 pub(crate) use lexer::closing_brace;
 
 use crate::{
@@ -33,8 +42,9 @@ use crate::{
 };
 use dashu::{base::Signed, integer::IBig, rational::RBig};
 use evaluate::{Budget, Evaluator};
-use lexer::{Commas, LexError};
+use lexer::{Commas, LexError, Reading};
 use parser::{ParseError, Parsed, parse};
+use reading::{Side, squeezed, words};
 use scalar::Outcome;
 use value::Node;
 
@@ -43,29 +53,37 @@ use value::Node;
 pub struct Math {
     /// How hard to look for the answer.
     pub extraction: Extraction,
+    /// How near a number must come.
+    pub tolerance: Tolerance,
 }
 
 impl Verifier for Math {
     const NAME: &'static str = "math";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     fn verify(&self, label: &Label<'_>, trace: &str) -> Judgement {
-        verify(label.text, trace, self.extraction)
+        verify_within(label.text, trace, self.extraction, self.tolerance)
     }
 }
 
-/// Judges a whole trace: finds its final answer and compares it with `label`.
+/// Judges a whole trace: finds its final answer and compares it with `label`, exactly.
 pub fn verify(label: &str, trace: &str, extraction: Extraction) -> Judgement {
-    if let Some(fault) = label_fault(label) {
+    verify_within(label, trace, extraction, Tolerance::EXACT)
+}
+
+/// [`verify`] with numbers that need only come near.
+pub fn verify_within(label: &str, trace: &str, extraction: Extraction, tolerance: Tolerance) -> Judgement {
+    let label = Side::read(label);
+    if let Some(fault) = label_fault(&label) {
         return fault;
     }
     let found = match extract(trace, extraction) {
         Ok(found) => found,
         Err(missing) => return Judgement::new(Verdict::NoAnswer, missing.as_str(), ""),
     };
-    let mut judgement = equivalent(label, &found.text);
-    if let Some(statement) = found.statement.filter(|_| !judgement.is_correct() && has_parts(label)) {
-        let wide = equivalent(label, &statement);
+    let mut judgement = sides(&label, &Side::read(&found.text), tolerance);
+    if let Some(statement) = found.statement.filter(|_| !judgement.is_correct() && has_parts(&label)) {
+        let wide = sides(&label, &Side::read(&statement), tolerance);
         if wide.is_correct() {
             judgement = wide;
         }
@@ -73,9 +91,21 @@ pub fn verify(label: &str, trace: &str, extraction: Extraction) -> Judgement {
     judgement.with_answer(found.text, found.weak)
 }
 
-fn has_parts(label: &str) -> bool {
-    parse(&bare(label), Commas::Thousands)
-        .is_ok_and(|parsed| matches!(parsed.node, Node::List(..) | Node::Set(_) | Node::Tuple(_)))
+/// Compares two texts that both hold their answer somewhere, as the cases of other verifiers do: a last
+/// formula or number counts on either side.
+pub fn texts(label: &str, answer: &str, tolerance: Tolerance) -> Judgement {
+    let found = extract(label, Extraction::Lenient);
+    let label = found.map_or_else(|_| label.to_string(), |found| found.statement.unwrap_or(found.text));
+    let first = verify_within(&label, answer, Extraction::Lenient, tolerance);
+    if !first.is_correct() && answer.len() <= 160 && !answer.contains("boxed") && !answer.contains(". ") {
+        // a short text is the answer itself
+        return equivalent_within(&label, answer, tolerance);
+    }
+    first
+}
+
+fn has_parts(label: &Side) -> bool {
+    label.parsed.as_ref().is_ok_and(|parsed| matches!(parsed.node, Node::List(..) | Node::Set(_) | Node::Tuple(_)))
 }
 
 /// Compares two bare answers (boxes, delimiters and "the answer is" around them are taken off).
@@ -86,17 +116,30 @@ fn has_parts(label: &str) -> bool {
 /// assert_eq!(math::equivalent("2^{99}", "2^{98}").verdict, Verdict::Incorrect);
 /// ```
 pub fn equivalent(label: &str, answer: &str) -> Judgement {
-    if let Some(fault) = label_fault(label) {
-        return fault;
-    }
-    let (label, answer) = (bare(label), bare(answer));
-    if answer.trim().is_empty() {
+    equivalent_within(label, answer, Tolerance::EXACT)
+}
+
+/// [`equivalent`] with numbers that need only come near.
+///
+/// ```
+/// use stage_verify::{Verdict, math};
+/// let near = math::Tolerance { absolute: 1e-4, relative: 0.0 };
+/// assert_eq!(math::equivalent_within("\\pi", "3.1416", near).verdict, Verdict::Correct);
+/// assert_eq!(math::equivalent("\\pi", "3.1416").verdict, Verdict::Incorrect);
+/// ```
+pub fn equivalent_within(label: &str, answer: &str, tolerance: Tolerance) -> Judgement {
+    let label = Side::read(label);
+    label_fault(&label).unwrap_or_else(|| sides(&label, &Side::read(answer), tolerance))
+}
+
+fn sides(label: &Side, answer: &Side, tolerance: Tolerance) -> Judgement {
+    if answer.text.is_empty() {
         return Judgement::new(Verdict::NoAnswer, "empty", "");
     }
-    if let Some(judgement) = option_letters(&label, &answer) {
+    if let Some(judgement) = option_letters(&label.text, &answer.text) {
         return judgement;
     }
-    judged(compare(&label, &answer))
+    judged(compare(label, answer, tolerance))
 }
 
 fn judged(outcome: Outcome) -> Judgement {
@@ -107,52 +150,24 @@ fn judged(outcome: Outcome) -> Judgement {
     }
 }
 
-fn label_fault(label: &str) -> Option<Judgement> {
-    let label = bare(label);
-    match parse(&label, Commas::Thousands) {
+fn label_fault(label: &Side) -> Option<Judgement> {
+    match &label.parsed {
         Ok(_) | Err(ParseError::TooDeep | ParseError::Lex(LexError::TooLong)) => None,
-        Err(_) if matches!(stem::leading_letter(&label, stem::letters(10)), stem::Choice::One(_)) => None,
+        Err(_) if matches!(stem::leading_letter(&label.text, stem::letters(10)), stem::Choice::One(_)) => None,
         Err(error) => Some(Judgement::new(Verdict::LabelUnparsable, format!("label_unparsable: {error}"), "")),
     }
 }
 
-/// The answer without what marks it: boxes, bold, "the answer is".
-fn bare(text: &str) -> String {
-    let mut text = text.trim();
-    let found;
-    if (text.contains("\\boxed")
-        || text.contains("\\fbox")
-        || text.to_ascii_lowercase().contains("answer")
-        || text.contains("答案"))
-        && let Ok(inner) = extract(text, Extraction::Strict)
-    {
-        found = inner.text;
-        text = found.trim();
-    }
-    let stripped: String =
-        if text.chars().any(is_full_width) { text.chars().map(half_width).collect() } else { text.to_string() };
-    let text = stripped.trim();
-    let stripped =
-        if text.starts_with("**") || text.ends_with("**") { text.replace("**", "") } else { text.to_string() };
-    stripped.trim_matches(|letter: char| letter.is_whitespace() || matches!(letter, '`' | '"' | '“' | '”')).to_string()
-}
-
-/// Full-width forms of ASCII, as Chinese text has them.
-fn is_full_width(letter: char) -> bool {
-    ('\u{ff01}'..='\u{ff5e}').contains(&letter)
-}
-
-fn half_width(letter: char) -> char {
-    if is_full_width(letter) { char::from_u32(u32::from(letter) - 0xfee0).unwrap_or(letter) } else { letter }
-}
-
-/// A label that is one option letter is held against an option, not against a formula.
+/// A label that is one option letter is held against an option, not against a formula; several letters are a set.
 fn option_letters(label: &str, answer: &str) -> Option<Judgement> {
     let letters = stem::letters(10);
     let (wanted, other) = match (stem::only_letter(label, letters), stem::only_letter(answer, letters)) {
         (Some(letter), _) => (letter, answer),
         (None, Some(letter)) => (letter, label),
-        (None, None) => return None,
+        (None, None) => {
+            let (a, b) = (stem::letter_set(label, letters)?, stem::letter_set(answer, letters)?);
+            return (a == b).then(|| Judgement::new(Verdict::Correct, "equal", "option"));
+        }
     };
     match stem::leading_letter(other, letters) {
         stem::Choice::One(found) if found == wanted => Some(Judgement::new(Verdict::Correct, "equal", "option")),
@@ -162,19 +177,19 @@ fn option_letters(label: &str, answer: &str) -> Option<Judgement> {
     }
 }
 
-fn compare(label: &str, answer: &str) -> Outcome {
-    if label == answer {
+fn compare(label: &Side, answer: &Side, tolerance: Tolerance) -> Outcome {
+    if label.text == answer.text {
         return Outcome::Equal("literal");
     }
-    if let (Some(a), Some(b)) = (words(label), words(answer))
-        && a == b
+    if let Some(a) = words(&label.text)
+        && Some(a) == words(&answer.text)
     {
         return Outcome::Equal("text");
     }
-    let (a, b) = match (parse(label, Commas::Thousands), parse(answer, Commas::Thousands)) {
+    let (a, b) = match (&label.parsed, &answer.parsed) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(error), _) | (_, Err(error)) => {
-            return if squeezed(label) == squeezed(answer) {
+            return if squeezed(&label.text) == squeezed(&answer.text) {
                 Outcome::Equal("literal")
             } else {
                 Outcome::Unknown(match error {
@@ -184,128 +199,100 @@ fn compare(label: &str, answer: &str) -> Outcome {
             };
         }
     };
-    let budget = Budget::default();
+    let budget = Budget::new(tolerance);
     let outcome = compare::compare(&a.node, &b.node, &budget);
     if outcome.is_equal() {
         return outcome;
     }
-    if let Some(outcome) = other_commas(label, answer, (&a, &b), &budget) {
+    if let Some(outcome) = other_reading((label, a), (answer, b), &budget) {
         return outcome;
     }
     if matches!(outcome, Outcome::Different(_))
-        && (rounded(&a.node, answer, &budget) || rounded(&b.node, label, &budget))
+        && (rounded(&a.node, &answer.text, &budget) || rounded(&b.node, &label.text, &budget))
     {
         return Outcome::Equal("rounded");
     }
     outcome
 }
 
-/// `100,101` may be two numbers after all, if one side shows it.
-fn other_commas(label: &str, answer: &str, (a, b): (&Parsed, &Parsed), budget: &Budget) -> Option<Outcome> {
-    let again = |parsed: &Parsed, text: &str| parsed.ambiguous_commas.then(|| parse(text, Commas::List).ok()).flatten();
-    let (x, y) = (again(a, label), again(b, answer));
-    let pairs = [
-        (x.as_ref().map(|parsed| &parsed.node), Some(&b.node)),
-        (Some(&a.node), y.as_ref().map(|parsed| &parsed.node)),
-    ];
-    pairs
-        .into_iter()
-        .filter_map(|(left, right)| Some(compare::compare(left?, right?, budget)))
-        .find(|outcome| outcome.is_equal())
+/// `100,101` may be two numbers after all, `2,74` a decimal, and `5 m` a length, if the other side shows it.
+fn other_reading((label, a): (&Side, &Parsed), (answer, b): (&Side, &Parsed), budget: &Budget) -> Option<Outcome> {
+    let again = |text: &str, commas: Commas, units: bool| parse(text, Reading { commas, units }).ok();
+    for (here, parsed, there, other) in [(label, a, answer, b), (answer, b, label, a)] {
+        if parsed.doubts.commas
+            && let Some(list) = again(&here.text, Commas::List, false)
+        {
+            let outcome = compare::compare(&list.node, &other.node, budget);
+            if outcome.is_equal() {
+                return Some(outcome);
+            }
+        }
+        if parsed.doubts.decimal
+            && there.text.contains('.')
+            && let (Some(Parsed { node: Node::Number(decimal), .. }), Node::Number(number)) =
+                (again(&here.text, Commas::Decimal, false), &other.node)
+            && decimal == *number
+        {
+            return Some(Outcome::Equal("decimal_comma"));
+        }
+        if parsed.doubts.units
+            && let Some(bare) = again(&here.text, Commas::Thousands, true)
+        {
+            let measured = other.doubts.units.then(|| again(&there.text, Commas::Thousands, true)).flatten();
+            let outcome =
+                compare::compare(&bare.node, measured.as_ref().map_or(&other.node, |parsed| &parsed.node), budget);
+            if outcome.is_equal() {
+                return Some(outcome);
+            }
+        }
+    }
+    None
 }
 
-/// Whether `decimal` writes the value of `node` rounded at its last of twelve or more digits.
+/// Whether `decimal` writes the value of `node`, whose decimals never end, rounded at its last of twelve or more digits.
 fn rounded(node: &Node, decimal: &str, budget: &Budget) -> bool {
     let digits = decimal.trim_matches([' ', '$']).trim_start_matches(['-', '+', '$']);
     let Some((whole, places)) = digits.split_once('.') else {
         return false;
     };
     let plain = whole.bytes().chain(places.bytes()).all(|byte| byte.is_ascii_digit());
-    let significant = format!("{whole}{places}").trim_start_matches('0').len();
+    let significant = whole.trim_start_matches('0').len() + places.len()
+        - if whole.trim_start_matches('0').is_empty() {
+            places.len() - places.trim_start_matches('0').len()
+        } else {
+            0
+        };
     if !plain || significant < 12 || places.len() > 200 || node.any(&|part| matches!(part, Node::Number(value) if value.denominator().is_one() && value.numerator() > &IBig::from(u64::MAX))) {
         return false;
     }
-    let Ok(Parsed { node: Node::Number(written), .. }) = parse(decimal, Commas::Thousands) else {
+    let Ok(Parsed { node: Node::Number(written), .. }) = parse(decimal, Reading::USUAL) else {
         return false;
     };
-    let mut evaluator = Evaluator {
-        arithmetic: ball::Arithmetic { precision: 1024 },
-        point: Vec::new(),
-        complex: false,
-        decimal_log: false,
-        budget,
-    };
+    let mut evaluator = Evaluator::exact(budget);
     let Some(exact) = evaluator.value(node).ok().and_then(|number| number.rational().cloned()) else {
         return false;
     };
+    if ends(exact.denominator()) {
+        return false;
+    }
     let unit = RBig::from_parts(IBig::ONE, dashu::integer::UBig::from(10u8).pow(places.len()));
     let gap = exact - written;
     let gap = if gap.is_negative() { -gap } else { gap };
     gap <= unit
 }
 
-/// Two or more letters and nothing else but layout, in lower case.
-fn words(text: &str) -> Option<String> {
-    let mut plain = text.to_string();
-    for command in ["\\text", "\\mathrm", "\\textbf", "\\mathbf", "\\mbox", "\\textit", "bf{", "it{", "rm{"] {
-        plain = plain.replace(command, "");
-    }
-    let kept: String =
-        plain.chars().filter(|letter| !letter.is_whitespace() && !"{}$.\\~*".contains(*letter)).collect();
-    (kept.chars().count() > 1 && kept.chars().all(char::is_alphabetic)).then(|| kept.to_lowercase())
-}
-
-fn squeezed(text: &str) -> String {
-    let mut plain =
-        text.replace("\\left", "").replace("\\right", "").replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac");
-    plain.retain(|letter| !letter.is_whitespace() && letter != '$');
-    plain
-}
-
-/// A key that equal answers share; `None` where only a comparison can tell.
-pub(crate) fn class_key(answer: &str) -> Option<String> {
-    let parsed = parse(&bare(answer), Commas::Thousands).ok().filter(|parsed| !parsed.ambiguous_commas)?;
-    key(&shape::normalise(&parsed.node), 0)
-}
-
-fn key(node: &Node, depth: usize) -> Option<String> {
-    if depth > 8 {
-        return None;
-    }
-    let keys = |items: &[Node]| items.iter().map(|item| key(item, depth + 1)).collect::<Option<Vec<_>>>();
-    match node {
-        Node::Number(value) => Some(format!("n{value}")),
-        Node::Text(words) if words.split_whitespace().count() <= 2 => Some(format!("t{}", words.to_lowercase())),
-        Node::List(items, _) | Node::Set(items)
-            if !items.iter().any(|item| matches!(item, Node::Ellipsis | Node::Chain(..))) =>
-        {
-            let mut parts = keys(items)?;
-            parts.sort_unstable();
-            if parts.windows(2).any(|pair| pair[0] == pair[1]) {
-                return None;
+/// Whether a fraction with this denominator has finitely many decimals.
+fn ends(denominator: &dashu::integer::UBig) -> bool {
+    let mut rest = denominator.clone();
+    for factor in [2u8, 5] {
+        let factor = dashu::integer::UBig::from(factor);
+        for _ in 0..256 {
+            if (&rest % &factor).is_zero() {
+                rest /= &factor;
+            } else {
+                break;
             }
-            Some(format!("l{}", parts.join(";")))
         }
-        Node::Chain(..) => {
-            let (_, value) = shape::assigned(node)?;
-            key(value, depth + 1).filter(|key| key.starts_with('n'))
-        }
-        Node::Add(_) | Node::Multiply(_) | Node::Power(..) | Node::Symbol(_) | Node::Call(..)
-            if !shape::is_infinite(node) =>
-        {
-            if node.symbols().is_empty() {
-                let budget = Budget::default();
-                let mut evaluator = Evaluator {
-                    arithmetic: ball::Arithmetic { precision: 96 },
-                    point: Vec::new(),
-                    complex: true,
-                    decimal_log: false,
-                    budget: &budget,
-                };
-                return evaluator.value(node).ok()?.rational().map(|value| format!("n{value}"));
-            }
-            modular::fingerprint(node).map(|residues| format!("f{residues:?}"))
-        }
-        _ => None,
     }
+    rest.is_one()
 }

@@ -4,9 +4,11 @@
 //! stack. The atoms stand in `atoms.rs`.
 
 use super::{
-    lexer::{Commas, LexError, Token, lex},
+    introduction::{only_words, renamed, without_introduction},
+    lexer::{Doubts, LexError, Reading, Token, lex},
     value::{Joint, Node, Relation},
 };
+use dashu::rational::RBig;
 
 /// Why an answer cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,29 +38,38 @@ pub const MAX_DEPTH: usize = 120;
 pub struct Parsed {
     /// The tree.
     pub node: Node,
-    /// A comma was read as thousands separator, although a list was possible.
-    pub ambiguous_commas: bool,
+    /// What could be read otherwise.
+    pub doubts: Doubts,
+}
+
+impl Parsed {
+    /// A tree that leaves nothing open.
+    pub fn plain(node: Node) -> Self {
+        Self { node, doubts: Doubts::default() }
+    }
 }
 
 /// Reads `text` as one answer.
 ///
 /// # Errors
 /// [`ParseError`]: empty, malformed, or beyond the budgets.
-pub fn parse(text: &str, commas: Commas) -> Result<Parsed, ParseError> {
-    let found = lex(text, commas)?;
-    let tokens = without_introduction(found.tokens);
+pub fn parse(text: &str, reading: Reading) -> Result<Parsed, ParseError> {
+    let found = lex(text, reading)?;
+    let mut tokens = without_introduction(found.list);
     if tokens.is_empty() {
         return Err(ParseError::Empty);
     }
+    let parsed = |node: Node| Parsed { node, doubts: found.doubts };
     if let Some(words) = only_words(&tokens) {
-        return Ok(Parsed { node: words, ambiguous_commas: false });
+        return Ok(parsed(words));
     }
+    renamed(&mut tokens);
     let mut parser = Parser { tokens, at: 0, depth: 0, bars: 0 };
     let node = parser.list()?;
     if let Some(token) = parser.tokens.get(parser.at) {
         return Err(ParseError::Unexpected(describe(token)));
     }
-    Ok(Parsed { node, ambiguous_commas: found.ambiguous_commas })
+    Ok(parsed(node))
 }
 
 fn describe(token: &Token) -> String {
@@ -68,46 +79,6 @@ fn describe(token: &Token) -> String {
         }
         Token::Sign(sign) => sign.to_string(),
     }
-}
-
-/// Drops "the area is", "所以答案是" and the like: words that end in a verb before the first sign.
-fn without_introduction(mut tokens: Vec<Token>) -> Vec<Token> {
-    let head =
-        tokens.iter().position(|token| !matches!(token, Token::Word(_) | Token::Symbol(_))).unwrap_or(tokens.len());
-    let verb = tokens[..head].iter().rposition(|token| {
-        matches!(token, Token::Word(word) if matches!(word.as_str(), "is" | "are" | "equals" | "equal" | "be" | "为" | "是") || word.ends_with('是') || word.ends_with('为'))
-    });
-    if let Some(verb) = verb
-        && verb + 1 < tokens.len()
-        && tokens[..=verb].iter().any(|token| matches!(token, Token::Word(word) if word.chars().count() > 1))
-    {
-        tokens.drain(..=verb);
-    }
-    while matches!(tokens.last(), Some(Token::Sign('⏎' | ',' | ';' | '.' | '。'))) {
-        tokens.pop();
-    }
-    while matches!(tokens.first(), Some(Token::Sign('⏎' | ',' | ';' | ':' | '.'))) {
-        tokens.remove(0);
-    }
-    tokens
-}
-
-/// An answer without numbers and signs is a text, unless it is made of single letters.
-fn only_words(tokens: &[Token]) -> Option<Node> {
-    if !tokens.iter().any(|token| matches!(token, Token::Word(word) if word.chars().count() > 1)) {
-        return None;
-    }
-    let mut words = Vec::new();
-    for token in tokens {
-        match token {
-            Token::Word(word) | Token::Symbol(word) => words.push(word.as_str()),
-            Token::Sign('∨') => words.push("or"),
-            Token::Sign('∧') => words.push("and"),
-            Token::Sign('-' | '\'' | '.' | '!' | '?') => {}
-            _ => return None,
-        }
-    }
-    Some(Node::Text(words.join(" ")))
 }
 
 pub(super) struct Parser {
@@ -243,10 +214,20 @@ impl Parser {
             parts.push(self.union()?);
         }
         if parts.len() == 1 {
-            return Ok(parts.remove(0));
+            let only = parts.remove(0);
+            return Ok(match (self.half_day(), only) {
+                (Some(late), Node::Number(hour)) => {
+                    self.at += 1;
+                    Node::Time(hour, RBig::ZERO, late)
+                }
+                (_, only) => only,
+            });
         }
         if let (Some(late), [Node::Number(hour), Node::Number(minute)]) = (self.half_day(), &parts[..]) {
             self.at += 1;
+            while matches!(self.peek_sign(), Some('.')) {
+                self.at += 1;
+            }
             return Ok(Node::Time(hour.clone(), minute.clone(), late));
         }
         Ok(Node::Ratio(parts))

@@ -65,6 +65,21 @@ impl Parser {
                 }
                 Some(Token::Word(word)) if word == "to" || word == "比" => break,
                 Some(Token::Word(_)) if self.half_day().is_some() => break,
+                Some(Token::Word(word)) if is_numeric(&node) && scale(word).is_some() => {
+                    let power = scale(word).unwrap_or(0);
+                    self.at += 1;
+                    node = node.times(Node::Power(Box::new(Node::integer(10)), Box::new(Node::integer(power))));
+                }
+                Some(Token::Word(word))
+                    if word == "base"
+                        && matches!(
+                            (&node, self.tokens.get(self.at + 1)),
+                            (Node::Number(_), Some(Token::Number(_) | Token::Word(_)))
+                        ) =>
+                {
+                    self.at += 1;
+                    node = self.indexed(node)?;
+                }
                 Some(Token::Word(word)) => {
                     let known = super::tables::UNITS.contains(&word.to_ascii_lowercase().as_str());
                     if known || is_numeric(&node) {
@@ -76,6 +91,18 @@ impl Parser {
                     }
                 }
                 Some(Token::Sign('(')) if self.opens_remark() => self.skip_remark(),
+                Some(Token::Sign('(')) if self.opens_modulus() => {
+                    self.at += 2;
+                    let modulus = self.sum()?;
+                    self.expect_sign(')')?;
+                    node = node.times(Node::Call("pmod".into(), vec![modulus]));
+                }
+                Some(Token::Sign('(')) if matches!(self.tokens.get(self.at + 1), Some(Token::Word(word)) if word == "base") =>
+                {
+                    self.at += 2;
+                    node = self.indexed(node)?;
+                    self.expect_sign(')')?;
+                }
                 Some(token) if self.starts_factor(token) => {
                     let next = self.power()?;
                     node = node.times(next);
@@ -110,6 +137,10 @@ impl Parser {
         matches!(self.tokens.get(self.at + 1), Some(Token::Word(word)) if matches!(word.to_ascii_lowercase().as_str(), "about" | "approximately" | "approx" | "roughly" | "mod"))
     }
 
+    fn opens_modulus(&self) -> bool {
+        self.tokens.get(self.at + 1) == Some(&Token::Sign('ⓜ'))
+    }
+
     pub(super) fn skip_remark(&mut self) {
         let mut depth = 0usize;
         while let Some(token) = self.peek() {
@@ -129,10 +160,20 @@ impl Parser {
         match token {
             Token::Number(_) | Token::Symbol(_) | Token::Function(_) => true,
             Token::Word(_) => false,
+            Token::Sign('[') if self.closes_open_interval() => false,
             Token::Sign(sign) => {
-                matches!(sign, '(' | '[' | '{' | '⦃' | '⌊' | '⌈' | '⟨' | '√' | '⟦' | '∞')
+                matches!(sign, '⦗' | '(' | '[' | '{' | '⦃' | '⌊' | '⌈' | '⟨' | '√' | '⟦' | '∞')
                     || (*sign == '|' && self.bars == 0)
             }
+        }
+    }
+
+    /// Whether the `[` here ends an interval as in `[1, 2[`.
+    pub(super) fn closes_open_interval(&self) -> bool {
+        match self.tokens.get(self.at + 1) {
+            None => true,
+            Some(Token::Sign(sign)) => matches!(sign, '∪' | '∩' | '∖' | ')' | ',' | ';' | '}' | '⦄' | '∨' | '∧'),
+            _ => false,
         }
     }
 
@@ -176,11 +217,7 @@ impl Parser {
                 }
                 Some('°') => {
                     self.at += 1;
-                    // °C and °F are units
-                    if matches!(self.peek(), Some(Token::Symbol(scale)) if scale == "C" || scale == "F") {
-                        self.at += 1;
-                    }
-                    node = Node::Degree(Box::new(node));
+                    node = self.degrees(node);
                 }
                 Some('\'') => {
                     self.at += 1;
@@ -204,7 +241,12 @@ impl Parser {
                 if braced {
                     self.expect_sign('}')?;
                 }
-                return Ok(Node::Degree(Box::new(base)));
+                return Ok(self.degrees(base));
+            }
+            // `30^o` is a spelling of the degree sign
+            Some(Token::Symbol(name)) if name == "o" && matches!(base, Node::Number(_)) && !braced => {
+                self.at += 1;
+                return Ok(self.degrees(base));
             }
             Some(Token::Sign('\'')) => {
                 self.at += 1 + inner;
@@ -221,6 +263,26 @@ impl Parser {
         }
         let exponent = self.deeper(Self::exponent)?;
         Ok(Node::Power(Box::new(base), Box::new(exponent)))
+    }
+
+    /// An angle with its minutes and seconds; °C and °F are units.
+    fn degrees(&mut self, base: Node) -> Node {
+        if matches!(self.peek(), Some(Token::Symbol(scale) | Token::Word(scale)) if scale == "C" || scale == "F") {
+            self.at += 1;
+        }
+        let mut total = base;
+        for part in [60, 3600] {
+            let Some(Token::Number(digits)) = self.peek().cloned() else { break };
+            let braced = usize::from(self.tokens.get(self.at + 1) == Some(&Token::Sign('^')));
+            let marks =
+                self.tokens[self.at + 1 + braced..].iter().take_while(|token| **token == Token::Sign('\'')).count();
+            let wanted = if part == 60 { 1 } else { 2 };
+            let Some(value) = super::atoms::number(&digits).filter(|_| marks == wanted) else { break };
+            self.at += 1 + braced + marks;
+            let fraction = value / dashu::rational::RBig::from(u32::try_from(part).unwrap_or(1));
+            total = Node::Add(vec![total, Node::Number(fraction)]);
+        }
+        Node::Degree(Box::new(total))
     }
 
     pub(super) fn exponent(&mut self) -> Result<Node, ParseError> {
@@ -242,6 +304,11 @@ fn is_numeric(node: &Node) -> bool {
         matches!(part, Node::Symbol(name) if name != "π")
             || matches!(part, Node::Text(_) | Node::Tuple(_) | Node::Set(_) | Node::Interval(..))
     })
+}
+
+fn scale(word: &str) -> Option<i64> {
+    let lower = word.to_ascii_lowercase();
+    super::tables::SCALES.iter().find(|(name, _)| *name == lower).map(|(_, power)| i64::from(*power))
 }
 
 fn primed(node: Node) -> Node {

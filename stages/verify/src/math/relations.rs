@@ -3,8 +3,9 @@
 use super::{
     compare::{SHAPE, is_scalar, same, worse},
     evaluate::Budget,
-    region::{Piece, region},
-    scalar::{self, Outcome, proportional},
+    pieces::{Piece, sorted},
+    region::region,
+    scalar::{Outcome, proportional},
     shape::{assigned, is_name},
     value::{Joint, Node, Relation},
 };
@@ -109,45 +110,24 @@ pub(super) fn inequalities(
 }
 
 pub(super) fn regions(a: &Node, b: &Node, budget: &Budget, depth: usize) -> Option<Outcome> {
-    let as_region = |node: &Node| match node {
-        Node::Tuple(ends) if ends.len() == 2 => Some((
-            vec![Piece { low: ends[0].clone(), high: ends[1].clone(), low_closed: false, high_closed: false }],
-            None,
-        )),
-        Node::List(_, Joint::Comma) if !matches!(node, Node::List(items, _) if items.iter().any(|item| matches!(item, Node::Chain(..) | Node::Interval(..)))) => {
+    let as_region = |node: &Node, other: &Node| match node {
+        Node::Tuple(ends) if ends.len() == 2 => Some((vec![Piece::new(&ends[0], &ends[1], false, false)], None)),
+        Node::Set(points) if points.is_empty() || !matches!(other, Node::Union(_)) => None,
+        Node::List(items, Joint::Comma)
+            if !items.iter().any(|item| matches!(item, Node::Chain(..) | Node::Interval(..))) =>
+        {
             None
         }
         other => region(other, budget),
     };
-    let ((x, about), (y, other)) = (as_region(a)?, as_region(b)?);
+    let ((x, about), (y, other)) = (as_region(a, b)?, as_region(b, a)?);
     if let (Some(about), Some(other)) = (about, other)
         && about.canonical() != other.canonical()
     {
         return Some(Outcome::Different("region"));
     }
-    Some(pieces(&merged(x, budget), &merged(y, budget), budget, depth))
-}
-
-/// Joins pieces that touch: `(-∞,0] ∪ (0,∞)` is one piece.
-pub(super) fn merged(mut pieces: Vec<Piece>, budget: &Budget) -> Vec<Piece> {
-    let mut at = 0;
-    while at < pieces.len() && pieces.len() <= 16 {
-        let partner = (0..pieces.len()).find(|other| {
-            *other != at
-                && (pieces[at].high_closed || pieces[*other].low_closed)
-                && scalar::compare(&pieces[at].high, &pieces[*other].low, budget).is_equal()
-        });
-        match partner {
-            Some(other) => {
-                let next = pieces[other].clone();
-                (pieces[at].high, pieces[at].high_closed) = (next.high, next.high_closed);
-                pieces.remove(other);
-                at = 0;
-            }
-            None => at += 1,
-        }
-    }
-    pieces
+    let normal = |pieces: Vec<Piece>| sorted(&pieces, budget).unwrap_or(pieces);
+    Some(pieces(&normal(x), &normal(y), budget, depth))
 }
 
 pub(super) fn pieces(x: &[Piece], y: &[Piece], budget: &Budget, depth: usize) -> Outcome {

@@ -6,11 +6,12 @@
 
 use super::{
     ball::{Arithmetic, Failure, Real, magnitude},
-    evaluate::{Budget, Evaluator, Number},
+    evaluate::{Budget, Evaluator, Number, Tolerance},
     modular,
     value::Node,
 };
 use dashu::{base::Signed, integer::IBig, integer::UBig, rational::RBig};
+use std::cmp::Ordering;
 
 /// What a comparison found, with the tier or the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,14 +32,62 @@ impl Outcome {
 }
 
 /// Bits of the quick look and of the final one, and the bits that must agree (60 digits are 200).
-const PRECISIONS: [usize; 2] = [96, 320];
+const PRECISIONS: [usize; 2] = [96, 288];
 const AGREEMENT: f64 = 200.0;
 const POINTS: usize = 36;
 const NEEDED: usize = 3;
+/// Points for expressions with corners, which may agree on one side of them only.
 const ENOUGH: usize = 8;
 
 /// Compares two expressions.
 pub fn compare(a: &Node, b: &Node, budget: &Budget) -> Outcome {
+    let exact = compare_exactly(a, b, budget);
+    if budget.tolerance != Tolerance::EXACT
+        && matches!(exact, Outcome::Different(_))
+        && let (Some(x), Some(y)) = (approximate(a, budget), approximate(b, budget))
+        && budget.tolerance.admits(x, y)
+    {
+        return Outcome::Equal("tolerance");
+    }
+    exact
+}
+
+/// A real constant as a float.
+fn approximate(node: &Node, budget: &Budget) -> Option<f64> {
+    let mut evaluator = Evaluator {
+        arithmetic: Arithmetic { precision: 96 },
+        point: Vec::new(),
+        complex: false,
+        decimal_log: false,
+        budget,
+    };
+    let number = evaluator.value(node).ok()?;
+    let (middle, ..) = evaluator.arithmetic.ball(number.only_real().ok()?);
+    Some(middle.to_f64().value())
+}
+
+/// Order of two real constants, proved.
+pub fn order(a: &Node, b: &Node, budget: &Budget) -> Option<Ordering> {
+    for precision in PRECISIONS {
+        let mut evaluator = Evaluator {
+            arithmetic: Arithmetic { precision },
+            point: Vec::new(),
+            complex: false,
+            decimal_log: false,
+            budget,
+        };
+        let (x, y) = (evaluator.value(a).ok()?, evaluator.value(b).ok()?);
+        let arithmetic = evaluator.arithmetic;
+        let gap = arithmetic.add(x.only_real().ok()?, &arithmetic.negate(y.only_real().ok()?));
+        if let Ok(sign) = arithmetic.sign(&gap) {
+            return Some(sign.cmp(&0));
+        }
+    }
+    // what agrees to the last digit is equal
+    compare_exactly(a, b, budget).is_equal().then_some(Ordering::Equal)
+}
+
+fn compare_exactly(a: &Node, b: &Node, budget: &Budget) -> Outcome {
     if let (Node::Number(a), Node::Number(b)) = (a, b) {
         return if a == b { Outcome::Equal("exact") } else { Outcome::Different("exact") };
     }
@@ -81,7 +130,7 @@ fn constants(a: &Node, b: &Node, budget: &Budget, decimal_log: bool) -> Outcome 
             (Err(failure), _) | (_, Err(failure)) => return Outcome::Unknown(reason(failure)),
         };
         last = numbers(precision, &x, &y);
-        if !matches!(last, Outcome::Unknown("precision")) {
+        if !matches!(last, Outcome::Unknown(_)) {
             return last;
         }
     }
@@ -121,10 +170,10 @@ fn reals(precision: usize, x: &Real, y: &Real) -> Outcome {
     if gap > error + 2.0 {
         return Outcome::Different("numeric");
     }
-    if error > size - AGREEMENT {
-        return Outcome::Unknown("precision");
+    if ra || rb {
+        return Outcome::Unknown("budget");
     }
-    if ra || rb { Outcome::Unknown("budget") } else { Outcome::Equal("numeric") }
+    if error > size - AGREEMENT { Outcome::Unknown("precision") } else { Outcome::Equal("numeric") }
 }
 
 /// Point `index` of the fixed series: small whole numbers, positive and negative fractions in turn.
@@ -153,12 +202,15 @@ pub fn point(symbols: &[String], index: usize) -> Vec<(String, RBig)> {
 fn sampled(a: &Node, b: &Node, symbols: &[String], budget: &Budget, decimal_log: bool) -> Outcome {
     let mut agreed = 0;
     let mut why = "undefined";
+    let enough = if has_corners(a) || has_corners(b) { ENOUGH } else { NEEDED };
     for index in 0..POINTS {
-        if agreed >= ENOUGH || (index >= POINTS / 2 && agreed >= NEEDED) {
+        if agreed >= enough || (index >= POINTS / 2 && agreed >= NEEDED) {
             break;
         }
         let at = point(symbols, index);
-        for precision in PRECISIONS {
+        // after one agreement the quick look finds nothing more
+        for precision in &PRECISIONS[usize::from(agreed > 0)..] {
+            let precision = *precision;
             let mut evaluator = Evaluator {
                 arithmetic: Arithmetic { precision },
                 point: at.clone(),
@@ -189,6 +241,20 @@ fn sampled(a: &Node, b: &Node, symbols: &[String], budget: &Budget, decimal_log:
     if agreed >= NEEDED { Outcome::Equal("sampled") } else { Outcome::Unknown(why) }
 }
 
+/// Functions that are not analytic: agreement on an interval says nothing beyond it.
+fn has_corners(node: &Node) -> bool {
+    node.any(&|part| match part {
+        Node::Call(name, _) => {
+            matches!(
+                name.as_str(),
+                "abs" | "floor" | "ceil" | "mod" | "max" | "min" | "root" | "gcd" | "lcm" | "factorial"
+            )
+        }
+        Node::Power(_, exponent) => !matches!(&**exponent, Node::Number(value) if value.denominator().is_one()),
+        _ => false,
+    })
+}
+
 /// Whether `a = r · b` for a constant `r ≠ 0`; gives the sign of `r`.
 pub fn proportional(a: &Node, b: &Node, budget: &Budget) -> Result<Option<i8>, &'static str> {
     let mut symbols = a.symbols();
@@ -202,7 +268,7 @@ pub fn proportional(a: &Node, b: &Node, budget: &Budget) -> Result<Option<i8>, &
             break;
         }
         let mut evaluator = Evaluator {
-            arithmetic: Arithmetic { precision: 320 },
+            arithmetic: Arithmetic { precision: 288 },
             point: point(&symbols, index),
             complex: false,
             decimal_log: false,
@@ -231,7 +297,7 @@ pub fn proportional(a: &Node, b: &Node, budget: &Budget) -> Result<Option<i8>, &
         };
         let left = arithmetic.multiply(&x.real, &py.real);
         let right = arithmetic.multiply(&y.real, &px.real);
-        match reals(320, &left, &right) {
+        match reals(288, &left, &right) {
             Outcome::Equal(_) => agreed += 1,
             Outcome::Different(_) => return Ok(None),
             Outcome::Unknown(_) => {}

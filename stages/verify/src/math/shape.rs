@@ -31,8 +31,13 @@ pub fn normalise(node: &Node) -> Node {
         Node::Add(items) if items.iter().any(|item| matches!(item, Node::Matrix(_))) => {
             matrix_sum(items).unwrap_or_else(|| node.clone())
         }
-        Node::Call(name, arguments) if name == "difference" => {
-            without_points(arguments).unwrap_or_else(|| node.clone())
+        Node::Add(items) if items.iter().any(is_basis_term) => vector(items).unwrap_or_else(|| node.clone()),
+        Node::Add(items) => without_set(items).unwrap_or_else(|| expanded_sum(node)),
+        Node::Power(base, exponent)
+            if matches!(**base, Node::Matrix(_))
+                && matches!(&**exponent, Node::Symbol(name) if name == "T" || name == "top") =>
+        {
+            transposed(base).unwrap_or_else(|| node.clone())
         }
         other => {
             let variants = doubled(other);
@@ -158,18 +163,65 @@ fn matrix_product(items: &[Node]) -> Option<Node> {
     total.map(|rows| Node::Matrix(rows.into_iter().map(|row| row.into_iter().map(scaled).collect()).collect()))
 }
 
-/// `ℝ ∖ {a, b}` as a union is left to the comparison of forms; only a single point is rewritten.
-fn without_points(arguments: &[Node]) -> Option<Node> {
-    let [Node::Symbol(name), Node::Set(points)] = arguments else {
+/// `ℝ - {0}`
+fn without_set(items: &[Node]) -> Option<Node> {
+    match items {
+        [Node::Symbol(name), Node::Multiply(factors)] if name == "ℝ" => match &factors[..] {
+            [Node::Number(minus), Node::Set(points)] if *minus == -RBig::ONE => {
+                Some(Node::Call("difference".into(), vec![items[0].clone(), Node::Set(points.clone())]))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn expanded_sum(node: &Node) -> Node {
+    let variants = doubled(node);
+    if variants.len() == 1 { node.clone() } else { Node::List(variants, Joint::Comma) }
+}
+
+fn transposed(matrix: &Node) -> Option<Node> {
+    let Node::Matrix(rows) = matrix else { return None };
+    let width = rows.first()?.len();
+    if rows.iter().any(|row| row.len() != width) {
         return None;
+    }
+    Some(Node::Matrix((0..width).map(|column| rows.iter().map(|row| row[column].clone()).collect()).collect()))
+}
+
+const BASIS: [&str; 3] = ["hat(i)", "hat(j)", "hat(k)"];
+
+/// The place of a unit vector, and what stands before it.
+fn basis_term(node: &Node) -> Option<(usize, Node)> {
+    let place = |node: &Node| match node {
+        Node::Symbol(name) => BASIS.iter().position(|basis| basis == name),
+        _ => None,
     };
-    let [point] = &points[..] else { return None };
-    (name == "ℝ").then(|| {
-        Node::Union(vec![
-            Node::Interval(Box::new(infinity(false)), Box::new(point.clone()), false, false),
-            Node::Interval(Box::new(point.clone()), Box::new(infinity(true)), false, false),
-        ])
-    })
+    if let Some(at) = place(node) {
+        return Some((at, Node::integer(1)));
+    }
+    let Node::Multiply(factors) = node else { return None };
+    let at = place(factors.last()?)?;
+    let mut rest = factors[..factors.len() - 1].to_vec();
+    Some((at, if rest.len() == 1 { rest.remove(0) } else { Node::Multiply(rest) }))
+}
+
+fn is_basis_term(node: &Node) -> bool {
+    basis_term(node).is_some()
+}
+
+/// `3i + 4j` with unit vectors, as coordinates.
+fn vector(items: &[Node]) -> Option<Node> {
+    let mut coordinates = vec![Node::integer(0), Node::integer(0), Node::integer(0)];
+    let mut longest = 2;
+    for item in items {
+        let (at, value) = basis_term(item)?;
+        longest = longest.max(at + 1);
+        coordinates[at] = value;
+    }
+    coordinates.truncate(longest);
+    Some(Node::Tuple(coordinates))
 }
 
 /// A chain without its approximations and middle steps.
@@ -183,6 +235,13 @@ fn chain(first: &Node, rest: &[(Relation, Node)]) -> Node {
     };
     if let Some((Relation::In, set)) = kept.last() {
         return normalise(set);
+    }
+    // `n ≡ 3 (mod 7)` is its residue
+    if let [(Relation::Other, residue @ Node::Multiply(parts))] = kept
+        && is_name(first)
+        && matches!(parts.last(), Some(Node::Call(name, _)) if name == "pmod")
+    {
+        return residue.clone();
     }
     let all_equal = kept.iter().all(|(sign, _)| *sign == Relation::Equal);
     let Some((_, last)) = kept.last() else {
@@ -261,7 +320,10 @@ pub fn is_name(node: &Node) -> bool {
     match node {
         Node::Symbol(name) => !super::value::is_constant(name) || name == "i",
         Node::Call(name, arguments) => {
-            name.ends_with('·') || name == "prime" || (name == "abs" && arguments.iter().all(is_name))
+            name.ends_with('·')
+                || name == "prime"
+                || (matches!(name.as_str(), "abs" | "sin" | "cos" | "tan" | "cot" | "sec" | "csc")
+                    && arguments.iter().all(is_name))
         }
         Node::Text(_) => true,
         Node::Tuple(items) | Node::List(items, _) | Node::Ratio(items) => items.iter().all(is_name),
@@ -271,9 +333,21 @@ pub fn is_name(node: &Node) -> bool {
                     || matches!(node, Node::Power(base, exponent) if segment_base(base, &capital) && matches!(&**exponent, Node::Number(value) if *value == -RBig::ONE))
             };
             items.iter().all(segment)
+                || is_derivative(items)
+                || matches!(&items[..], [Node::Symbol(name), Node::Symbol(_)] if name.ends_with('\'') )
                 || matches!(&items[..], [Node::Text(_), ..])
                 || matches!(&items[..], [Node::Symbol(_), Node::Tuple(arguments)] if arguments.iter().all(is_name))
         }
+        _ => false,
+    }
+}
+
+/// `dy/dx`, `f'(x)`.
+fn is_derivative(items: &[Node]) -> bool {
+    let differential = |node: &Node| matches!(node, Node::Multiply(parts) if matches!(&parts[..], [Node::Symbol(d), Node::Symbol(_)] if d == "d"));
+    match items {
+        [Node::Symbol(d), Node::Symbol(_), Node::Power(below, _)] => d == "d" && differential(below),
+        [above, Node::Power(below, _)] => differential(above) && differential(below),
         _ => false,
     }
 }

@@ -84,6 +84,8 @@ pub const SIGNS: &[(&str, char)] = &[
     ("ast", '*'),
     ("div", '/'),
     ("over", '⧸'),
+    ("choose", '⑂'),
+    ("cr", '⏎'),
     ("pm", '±'),
     ("mp", '∓'),
     ("le", '≤'),
@@ -208,6 +210,8 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("tfrac", "frac"),
     ("cfrac", "frac"),
     ("sqrt", "sqrt"),
+    ("nicefrac", "frac"),
+    ("sfrac", "frac"),
     ("binom", "binom"),
     ("dbinom", "binom"),
     ("tbinom", "binom"),
@@ -290,6 +294,17 @@ pub const UNITS: &[&str] = &[
     "kj",
     "ev",
     "kw",
+    "kwh",
+    "usd",
+    "eur",
+    "gbp",
+    "rmb",
+    "mhz",
+    "khz",
+    "kpa",
+    "atm",
+    "kcal",
+    "cal",
     "cc",
     "rad",
     "rads",
@@ -360,6 +375,23 @@ pub const UNITS: &[&str] = &[
     "watts",
     "volt",
     "volts",
+];
+
+/// Units of one letter, which are variables elsewhere.
+pub const UNIT_LETTERS: &str = "msgJNWVL";
+
+/// Names of large numbers and their powers of ten.
+pub const SCALES: &[(&str, u32)] = &[
+    ("hundred", 2),
+    ("thousand", 3),
+    ("million", 6),
+    ("millions", 6),
+    ("billion", 9),
+    ("billions", 9),
+    ("trillion", 12),
+    ("trillions", 12),
+    ("万", 4),
+    ("亿", 8),
 ];
 
 /// Joining words of Chinese that carry no value.

@@ -2,7 +2,7 @@
 
 use super::{
     lexer::{Lexer, Token},
-    tables::{CJK_STOP, FUNCTIONS, SYMBOLS, UNITS},
+    tables::{CJK_STOP, FUNCTIONS, SYMBOLS, UNIT_LETTERS, UNITS},
 };
 
 impl Lexer<'_> {
@@ -16,7 +16,9 @@ impl Lexer<'_> {
                 return;
             }
         }
-        let is_latin = |letter: char| letter.is_ascii_alphabetic();
+        let is_latin = |letter: char| {
+            letter.is_ascii_alphabetic() || ('\u{c0}'..='\u{24f}').contains(&letter) && letter.is_alphabetic()
+        };
         let first = rest.chars().next().unwrap_or(' ');
         for letter in rest.chars() {
             let same = if is_latin(first) {
@@ -38,8 +40,13 @@ impl Lexer<'_> {
 
     pub(super) fn word(&mut self, run: &str, in_text: bool) {
         let lower = run.to_ascii_lowercase();
-        if let Some((_, sign)) = WORD_SIGNS.iter().find(|(word, _)| *word == lower) {
-            self.push(Token::Sign(*sign));
+        if self.in_units || self.opens_unit(run) {
+            self.in_units = true;
+            self.push(Token::Word(run.into()));
+        } else if let Some(sign) = self.spelled_sign(run, &lower) {
+            self.push(Token::Sign(sign));
+        } else if self.after_number() && matches!(lower.as_str(), "am" | "pm" | "to" | "zu") {
+            self.push(Token::Word(if lower == "zu" { "to".into() } else { lower }));
         } else if let Some((_, symbol)) = SYMBOLS.iter().find(|(name, _)| *name == run && run.len() > 1) {
             self.push(Token::Symbol((*symbol).into()));
         } else if FUNCTIONS.iter().any(|(name, _)| *name == run) && run != "mod" {
@@ -62,11 +69,62 @@ impl Lexer<'_> {
         }
     }
 
+    /// Words that stand for a sign, here.
+    fn spelled_sign(&self, run: &str, lower: &str) -> Option<char> {
+        if let Some((_, sign)) = WORD_SIGNS.iter().find(|(word, _)| *word == lower) {
+            return Some(*sign);
+        }
+        let spaced = self.text[..self.at - run.len()].ends_with(char::is_whitespace);
+        if let Some((_, sign)) = SPACED_SIGNS.iter().find(|(word, _)| *word == lower)
+            && (spaced || !run.is_ascii())
+        {
+            return Some(*sign);
+        }
+        let next = self.rest().trim_start();
+        if matches!(run, "x" | "X") && self.after_number() && next.starts_with(|next: char| next.is_ascii_digit()) {
+            let power = ["10^", "10*", "10⁻"].iter().any(|start| next.starts_with(start))
+                || next
+                    .strip_prefix("10")
+                    .and_then(|rest| rest.chars().next())
+                    .is_some_and(|next| superscript(next).is_some());
+            return (power || spaced && next.len() < self.rest().len()).then_some('*');
+        }
+        (run == "U"
+            && matches!(self.tokens.last(), Some(Token::Sign(')' | ']' | '⦄')))
+            && next.starts_with(['(', '[', '\\']))
+        .then_some('∪')
+    }
+
+    fn after_number(&self) -> bool {
+        matches!(self.tokens.last(), Some(Token::Number(_)))
+    }
+
+    /// A unit of one letter, set apart from its number, with nothing but units behind it.
+    fn opens_unit(&mut self, run: &str) -> bool {
+        if run.len() != 1 || !UNIT_LETTERS.contains(run) || !self.after_number() {
+            return false;
+        }
+        let before = &self.text[..self.at - 1];
+        if !(before.ends_with(char::is_whitespace) || before.ends_with("\\,") || before.ends_with('~'))
+            || !is_unit_tail(self.rest())
+        {
+            return false;
+        }
+        self.doubts.units = true;
+        self.reading.units
+    }
+
     pub(super) fn reads_as_word(&self, run: &str, lower: &str) -> bool {
         if run.len() == 1 {
             return false;
         }
-        let after_number = matches!(self.tokens.last(), Some(Token::Number(_) | Token::Word(_)));
+        let after_number = match self.tokens.last() {
+            Some(Token::Number(_) | Token::Word(_)) => true,
+            Some(Token::Sign('.' | '/' | '*')) => {
+                self.tokens.len() > 1 && matches!(self.tokens[self.tokens.len() - 2], Token::Word(_))
+            }
+            _ => false,
+        };
         if UNITS.contains(&lower) && (after_number || run.len() > 2) {
             return true;
         }
@@ -83,6 +141,57 @@ impl Lexer<'_> {
         vowels && !few_letters && !capitals
     }
 }
+/// Whether only units, their powers and quotients follow.
+fn is_unit_tail(text: &str) -> bool {
+    if text.len() > 40 {
+        return false;
+    }
+    let mut raised = false;
+    let mut at = 0;
+    while let Some(letter) = text[at..].chars().next() {
+        let run = text[at..].bytes().take_while(u8::is_ascii_alphabetic).count();
+        if run > 0 {
+            let name = &text[at..at + run];
+            let known = run == 1 && "mgsLJNWVKAhT".contains(name)
+                || UNITS.contains(&name.to_ascii_lowercase().as_str())
+                || matches!(name, "cdot" | "text" | "mathrm");
+            if !known {
+                return false;
+            }
+            raised = false;
+            at += run;
+            continue;
+        }
+        match letter {
+            '^' => raised = true,
+            '0'..='9' if !raised => return false,
+            '0'..='9' | '/' | '·' | '⋅' | '*' | '{' | '}' | '-' | '−' | ' ' | '\\' | ',' | '~' | '.' | '$' | ')' =>
+                {}
+            other if superscript(other).is_some() || other == '⁻' => {}
+            _ => return false,
+        }
+        at += letter.len_utf8();
+    }
+    true
+}
+
+/// Words that are a sign only where they stand apart.
+const SPACED_SIGNS: &[(&str, char)] = &[
+    ("et", '∧'),
+    ("und", '∧'),
+    ("ou", '∨'),
+    ("oder", '∨'),
+    ("deg", '°'),
+    ("degs", '°'),
+    ("degrés", '°'),
+    ("degré", '°'),
+    ("grad", '°'),
+    ("和", '∧'),
+    ("与", '∧'),
+    ("及", '∧'),
+    ("或", '∨'),
+];
+
 const WORD_SIGNS: &[(&str, char)] = &[
     ("and", '∧'),
     ("or", '∨'),
@@ -91,6 +200,9 @@ const WORD_SIGNS: &[(&str, char)] = &[
     ("degrees", '°'),
     ("degree", '°'),
     ("infinity", '∞'),
+    ("infty", '∞'),
+    ("inf", '∞'),
+    ("prozent", '%'),
     ("union", '∪'),
 ];
 
@@ -125,7 +237,19 @@ pub(super) fn vulgar_fraction(letter: char) -> Option<(&'static str, &'static st
         '¼' => ("1", "4"),
         '¾' => ("3", "4"),
         '⅕' => ("1", "5"),
+        '⅖' => ("2", "5"),
+        '⅗' => ("3", "5"),
+        '⅘' => ("4", "5"),
+        '⅙' => ("1", "6"),
+        '⅚' => ("5", "6"),
         '⅛' => ("1", "8"),
+        '⅜' => ("3", "8"),
+        '⅝' => ("5", "8"),
+        '⅞' => ("7", "8"),
         _ => return None,
     })
+}
+
+pub(super) fn subscript(letter: char) -> Option<char> {
+    "₀₁₂₃₄₅₆₇₈₉ₙᵢⱼₖ".chars().zip("0123456789nijk".chars()).find(|(low, _)| *low == letter).map(|(_, plain)| plain)
 }
