@@ -21,7 +21,7 @@ pub fn verify(domain: &str, label: &str, options: &[&str], text: &str, extractio
     let label = Label { text: label, options };
     match domain {
         "math" if options.is_empty() => Math { extraction, ..Math::default() }.verify(&label, text),
-        "math" | "stem" => Stem { extraction }.verify(&label, text),
+        "math" | "stem" => Stem { extraction, ..Stem::default() }.verify(&label, text),
         other => Judgement::new(Verdict::Undecided, format!("no_verifier: domain `{other}`"), ""),
     }
 }

@@ -19,6 +19,7 @@ mod formula;
 pub mod instruct;
 mod letter;
 pub mod math;
+pub mod quantity;
 pub mod sandbox;
 pub mod stem;
 mod verdict;

@@ -43,7 +43,10 @@ impl Parser {
 
     pub(super) fn numeral(&mut self, digits: &str) -> Result<Node, ParseError> {
         let raised = self.at >= 2 && self.tokens.get(self.at - 2) == Some(&Token::Sign('^'));
-        if self.peek_sign() == Some('_') && !raised && digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        if self.peek_sign() == Some('_')
+            && !raised
+            && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
+        {
             self.at += 1;
             let base = self.base()?;
             return Ok(Node::Based(digits.trim_start_matches('0').into(), base));
@@ -258,6 +261,15 @@ pub fn number(text: &str) -> Option<RBig> {
     let shift = exponent - i64::try_from(places.len()).ok()?;
     let scale = UBig::from(10u8).pow(usize::try_from(shift.unsigned_abs()).ok()?);
     Some(if shift >= 0 { RBig::from(digits * IBig::from(scale)) } else { RBig::from_parts(digits, scale) })
+}
+
+/// The exact value of a signed decimal.
+pub fn decimal(text: &str) -> Option<RBig> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && digits.bytes().any(|byte| byte.is_ascii_digit());
+    let value = number(digits).filter(|_| plain)?;
+    Some(if digits.len() < text.len() { -value } else { value })
 }
 
 fn repeating(digits: &str, places: usize) -> Option<RBig> {

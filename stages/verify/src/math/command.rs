@@ -121,8 +121,7 @@ impl<'a> Lexer<'a> {
         }
         if let (Some(letter), None) = (single.next(), single.next())
             && letter.is_alphabetic()
-            && (matches!(letter, 'i' | 'e' | 'x' | 'y' | 'j' | 'k' | 'n')
-                || !matches!(self.tokens.last(), Some(Token::Number(_))))
+            && (matches!(letter, 'i' | 'e' | 'x' | 'y' | 'j' | 'k' | 'n') || !self.measures())
         {
             self.push(Token::Symbol(letter.to_string()));
             return Ok(());
@@ -144,6 +143,24 @@ impl<'a> Lexer<'a> {
             self.push(token);
         }
         Ok(())
+    }
+
+    /// Whether a unit may stand here: behind a number, or behind another unit with its power.
+    fn measures(&self) -> bool {
+        let mut raised = false;
+        for token in self.tokens.iter().rev().take(8) {
+            match token {
+                Token::Word(word) => {
+                    return super::tables::UNITS.contains(&word.to_ascii_lowercase().as_str())
+                        || word.chars().nth(1).is_none();
+                }
+                Token::Number(_) if !raised && matches!(self.tokens.last(), Some(Token::Number(_))) => return true,
+                Token::Sign('}') => raised = true,
+                Token::Sign('/' | '*' | '^' | '{' | '-') | Token::Number(_) => {}
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Takes a `{…}` group that starts here and gives its content.

@@ -31,6 +31,7 @@ mod tables;
 mod value;
 mod word;
 
+pub(crate) use atoms::decimal;
 pub use evaluate::Tolerance;
 pub(crate) use key::class_key;
 pub(crate) use lexer::closing_brace;

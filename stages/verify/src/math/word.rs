@@ -49,7 +49,11 @@ impl Lexer<'_> {
             self.push(Token::Word(if lower == "zu" { "to".into() } else { lower }));
         } else if let Some((_, symbol)) = SYMBOLS.iter().find(|(name, _)| *name == run && run.len() > 1) {
             self.push(Token::Symbol((*symbol).into()));
-        } else if FUNCTIONS.iter().any(|(name, _)| *name == run) && run != "mod" {
+        } else if self.after_number() && matches!(run, "min" | "bar") && !self.rest().starts_with(['(', '_', '{']) {
+            self.push(Token::Word(run.into()));
+        } else if FUNCTIONS.iter().any(|(name, _)| *name == run)
+            && !matches!(run, "mod" | "bar" | "hat" | "vec" | "dot" | "tilde")
+        {
             let name = FUNCTIONS.iter().find(|(name, _)| *name == run).map_or(run, |(_, canonical)| canonical);
             self.push(Token::Function(name.into()));
         } else if run == "mod" {
