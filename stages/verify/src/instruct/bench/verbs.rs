@@ -44,9 +44,9 @@ static OBJECT_STARTS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
     words.split_whitespace().collect()
 });
 
-/// Words that follow a subject: before one of them a word that can be a noun is one.
+/// What follows a subject or a heading: before one of them a base form is a noun.
 static PREDICATE_STARTS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    let words = "is are was were has had 's can could will would may might must shall should does did ca wo";
+    let words = "is are was were has had 's can could will would may might must shall should does did ca wo :";
     words.split_whitespace().collect()
 });
 
@@ -67,7 +67,9 @@ pub(super) fn begins(first: &str, next: &str) -> bool {
     // In `let's` the word after the verb looks like a predicate.
     let is_subject = word != "let" && PREDICATE_STARTS.contains(next.as_str());
     match base(&word) {
-        Some(Class::Verb | Class::Mostly) => !is_subject,
+        Some(Class::Verb) => !is_subject,
+        // A past form after it, as in `Mark took`, makes it the subject.
+        Some(Class::Mostly) => !is_subject && base(&next) != Some(Class::Form),
         Some(Class::Form) => true,
         Some(Class::Both) => OBJECT_STARTS.contains(next.as_str()),
         None => is_inflected(&word, &next),
