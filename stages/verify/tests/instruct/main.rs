@@ -8,6 +8,8 @@
 )]
 
 mod base;
+mod bench;
+mod bench_readings;
 mod cases;
 
 use serde_json::Value;

@@ -275,3 +275,46 @@ fn cut(marked: &str) -> Vec<String> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_domains_initials_and_doctorates_hold_their_stops() {
+        assert_eq!(sentences("Dr. Who met Mrs. Jones. They left."), ["Dr. Who met Mrs. Jones.", "They left."]);
+        assert_eq!(sentences("See example.com now. Done."), ["See example.com now.", "Done."]);
+        assert_eq!(sentences("It is 5 p.m. now. At a.m. too."), ["It is 5 p.m. now.", "At a.m. too."]);
+        assert_eq!(sentences("Mr. T. is here. A. B. C."), ["Mr. T. is here.", "A. B. C."]);
+        assert_eq!(sentences("She has a Ph.D. in math. Good"), ["She has a Ph.D. in math.", "Good"]);
+    }
+
+    #[test]
+    fn a_digit_belongs_to_one_decimal_alone() {
+        assert_eq!(sentences("Pi is 3.14. Not 1.2.3."), ["Pi is 3.14.", "Not 1.2.", "3."]);
+    }
+
+    #[test]
+    fn acronyms_and_companies_end_before_a_pronoun() {
+        assert_eq!(sentences("The U.S. He left. The U.S. army."), ["The U.S.", "He left.", "The U.S. army."]);
+        assert_eq!(sentences("Acme Inc. He left. Acme Inc. stock."), ["Acme Inc", "He left.", "Acme Inc. stock."]);
+    }
+
+    #[test]
+    fn dots_in_a_row_end_one_sentence_and_other_marks_each_their_own() {
+        assert_eq!(sentences("Wait... what? Hi!? Ok"), ["Wait...", "what?", "Hi!", "?", "Ok"]);
+        assert_eq!(sentences("..."), ["..."]);
+    }
+
+    #[test]
+    fn marks_move_out_of_quotes() {
+        assert_eq!(sentences("He said \"no.\" Then \"go!\""), ["He said \"no\".", "Then \"go\"!"]);
+        assert_eq!(sentences("“Yes.” he said."), ["“Yes”.", "he said."]);
+    }
+
+    #[test]
+    fn lines_run_on_and_blank_text_has_no_sentence() {
+        assert_eq!(sentences("one\ntwo.\n\nthree"), ["one two.", "three"]);
+        assert!(sentences("").is_empty() && sentences(" \n").is_empty());
+    }
+}

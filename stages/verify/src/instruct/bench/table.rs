@@ -92,3 +92,37 @@ impl Reader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<Vec<String>> {
+        Reader::rows(text, ',').unwrap_or_default()
+    }
+
+    #[test]
+    fn a_blank_line_is_a_row_without_fields() {
+        assert_eq!(read("a,b\n\nc,"), [vec!["a", "b"], vec![], vec!["c", ""]]);
+        assert_eq!(read("\n"), [Vec::<String>::new()]);
+        assert!(read("").is_empty());
+    }
+
+    #[test]
+    fn quoted_fields_hold_separators_line_ends_and_doubled_quotes() {
+        assert_eq!(read("a,\"b\nc\",\"d\"\"e,\"\n"), [["a", "b\nc", "d\"e,"]]);
+        assert_eq!(read("a,\"b"), [["a", "b"]]);
+    }
+
+    #[test]
+    fn a_quote_inside_a_field_is_an_ordinary_character() {
+        assert_eq!(read("a,b\"c\"d"), [["a", "b\"c\"d"]]);
+        assert_eq!(read("\"a\"b,c"), [["ab", "c"]]);
+    }
+
+    #[test]
+    fn a_return_ends_a_row_only_at_the_end_of_its_line() {
+        assert_eq!(read("a,b\r\nc,d\r"), [["a", "b"], ["c", "d"]]);
+        assert!(Reader::rows("a\rb", ',').is_none());
+    }
+}

@@ -54,7 +54,7 @@ static PREDICATE_STARTS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
 const NO_VERBS: [&str; 6] = ["united", "thanks", "ages", "lies", "means", "nothing"];
 
 /// Prefixes that make a verb of a verb.
-const PREFIXES: [&str; 9] = ["re", "over", "under", "mis", "out", "un", "dis", "pre", "co"];
+const PREFIXES: [&str; 4] = ["re", "un", "mis", "dis"];
 /// Endings of verbs, with the length from which they are trusted (`size`, `prize` are none).
 const ENDINGS: [(&str, usize); 2] = [("ize", 7), ("ify", 5)];
 
@@ -79,12 +79,12 @@ pub(super) fn begins(first: &str, next: &str) -> bool {
 /// The class of a base form or an irregular form, prefixes and endings of verbs included.
 fn base(word: &str) -> Option<Class> {
     let listed = |word: &str| VERBS.get(word).copied();
-    listed(word).or_else(|| PREFIXES.iter().find_map(|prefix| word.strip_prefix(prefix).and_then(listed))).or_else(
-        || {
-            let is_verb = |(ending, least): &(&str, usize)| word.len() >= *least && word.ends_with(ending);
-            ENDINGS.iter().any(is_verb).then_some(Class::Verb)
-        },
-    )
+    // `unlike`, `disease`: of nouns a prefix makes anything.
+    let prefixed = |prefix: &&str| listed(word.strip_prefix(*prefix)?).filter(|class| *class != Class::Both);
+    let has_ending = |(ending, least): &(&str, usize)| word.len() >= *least && word.ends_with(ending);
+    listed(word)
+        .or_else(|| PREFIXES.iter().find_map(prefixed))
+        .or_else(|| ENDINGS.iter().any(has_ending).then_some(Class::Verb))
 }
 
 /// Forms by rule: `-ing` and `-ed` of any verb; `-s` of a verb, and of a noun only before an object.
