@@ -175,12 +175,14 @@ impl Passes {
             }
             let (head, length) = PAIRS.iter().find_map(|(head, tail)| {
                 let length = head.len() + tail.len();
-                let found = rest.get(..length)?;
-                let is_pair =
-                    found[..head.len()].eq_ignore_ascii_case(head) && found[head.len()..].eq_ignore_ascii_case(tail);
+                let is_pair = rest.get(..head.len())?.eq_ignore_ascii_case(head)
+                    && rest.get(head.len()..length)?.eq_ignore_ascii_case(tail);
+                if !is_pair {
+                    return None;
+                }
                 let after = rest[length..].chars().next();
                 let is_whole = if *head == "wan" { after.is_some_and(is_space) } else { !after.is_some_and(is_word) };
-                (is_pair && is_whole).then_some((head.len(), length))
+                is_whole.then_some((head.len(), length))
             })?;
             for piece in [" ", &rest[..head], " ", &rest[head..length], " "] {
                 out.push_str(piece);
