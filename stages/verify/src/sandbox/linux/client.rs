@@ -1,9 +1,10 @@
 //! One supervisor, as the caller has it.
 
+use super::group::Group;
 use super::order::{self, Charge, Told};
 use super::wire::{self, Decoder, Failure};
 use super::{Artifact, supervisor};
-use crate::sandbox::{Job, Launch, Layers, Limits, Outcome, Program, SandboxError, Settings};
+use crate::sandbox::{Cgroups, Job, Launch, Layers, Limits, Outcome, Program, SandboxError, Settings};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
@@ -25,6 +26,8 @@ const OUTCOME_HEAD: u64 = 1024;
 pub struct Client {
     child: Child,
     control: Option<OwnedFd>,
+    /// After the child, so that the group is empty when it is removed.
+    group: Option<Group>,
 }
 
 /// Why a run gave no outcome.
@@ -57,11 +60,32 @@ impl Client {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        let client = Self { child, control: Some(here) };
-        client.send(&Charge::encode(settings), &[]).map_err(|error| SandboxError::Lost(error.to_string()))?;
+        let group = match settings.cgroups {
+            Cgroups::Auto => Group::make(),
+            Cgroups::None => Err("not asked for".to_owned()),
+        };
+        // before the supervisor has started anything: it waits for what it is told below
+        let group = group.and_then(|group| group.admit(child.id()).map(|()| group).map_err(|error| error.to_string()));
+        let memory_layer = group.as_ref().map_or_else(
+            |reason| format!("limits: watched by the supervisor every few milliseconds (no control group: {reason})"),
+            Group::describe,
+        );
+        let client = Self { child, control: Some(here), group: group.ok() };
+        let lost = |error: io::Error| SandboxError::Lost(error.to_string());
+        client.charge(settings).map_err(lost)?;
         let (packet, _) = client.receive(PATIENCE).map_err(SandboxError::Lost)?;
-        let layers = read_greeting(&packet).map_err(|error| SandboxError::Lost(error.to_string()))??;
+        let mut layers = read_greeting(&packet).map_err(lost)??;
+        layers.0.push(memory_layer);
         Ok((client, layers))
+    }
+
+    /// Tells the supervisor what it is to be.
+    fn charge(&self, settings: &Settings) -> io::Result<()> {
+        let files = self.group.as_ref().map(Group::files).unwrap_or_default();
+        let (kinds, files): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+        let group = self.group.as_ref().map(|group| (group.version(), &kinds[..]));
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        self.send(&Charge::encode(settings, group), &files)
     }
 
     /// Runs `job`, or the trial of every layer if there is none.

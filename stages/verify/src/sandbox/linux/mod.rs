@@ -1,5 +1,5 @@
-//! The sandbox on Linux. In reading order: what the caller does (`pool`, `client`), what goes over the socket (`wire`, `order`),
-//! what the supervisor does (`supervisor`, `namespaces`, `root`, `run`, `watch`, `census`) and what happens in the run itself
+//! The sandbox on Linux. In reading order: what the caller does (`pool`, `client`, `group`), what goes over the socket (`wire`, `order`),
+//! what the supervisor does (`supervisor`, `namespaces`, `root`, `run`, `watch`, `counters`, `census`) and what happens in the run itself
 //! (`init`, `confine`, `calls`).
 
 mod artifact;
@@ -7,6 +7,8 @@ mod calls;
 mod census;
 mod client;
 mod confine;
+mod counters;
+mod group;
 mod init;
 mod namespaces;
 mod order;

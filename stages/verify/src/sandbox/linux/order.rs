@@ -1,5 +1,6 @@
 //! Jobs and outcomes as bytes.
 
+use super::counters::{Kind, Version};
 use super::wire::{Decoder, Encoder};
 use crate::sandbox::{End, Isolation, Job, Limits, Program, Settings};
 use std::ffi::{CString, OsStr};
@@ -13,18 +14,23 @@ use std::time::Duration;
 pub struct Charge {
     /// Whether it isolates.
     pub isolated: bool,
-    /// Whether it may use control groups.
-    pub cgroups: bool,
+    /// The version of its control group and what the descriptors that come along are for.
+    pub group: Option<(Version, Vec<Kind>)>,
     /// Folders that runs may read.
     pub roots: Vec<PathBuf>,
 }
 
 impl Charge {
     /// The bytes that ask for it.
-    pub fn encode(settings: &Settings) -> Vec<u8> {
+    pub fn encode(settings: &Settings, group: Option<(Version, &[Kind])>) -> Vec<u8> {
         let mut out = Encoder::default();
         out.number(u64::from(settings.isolation == Isolation::Full));
-        out.number(u64::from(settings.cgroups == crate::sandbox::Cgroups::Auto));
+        let (version, kinds) =
+            group.map_or((0, &[][..]), |(version, kinds)| (1 + u64::from(version == Version::Two), kinds));
+        out.number(version).number(kinds.len() as u64);
+        for wanted in kinds {
+            out.number(Kind::ALL.iter().position(|kind| kind == wanted).unwrap_or(Kind::ALL.len()) as u64);
+        }
         out.number(settings.roots.len() as u64);
         for root in &settings.roots {
             out.bytes(root.as_os_str().as_bytes());
@@ -35,9 +41,17 @@ impl Charge {
     /// Reads it.
     pub fn decode(bytes: &[u8]) -> io::Result<Self> {
         let mut input = Decoder(bytes);
+        let isolated = input.number()? == 1;
+        let version = input.number()?;
+        let kinds = input.list(|input| {
+            let place = usize::try_from(input.number()?).ok();
+            let kind = place.and_then(|place| Kind::ALL.get(place).copied());
+            kind.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a file of no kind"))
+        })?;
+        let version = if version == 2 { Some(Version::Two) } else { (version == 1).then_some(Version::One) };
         Ok(Self {
-            isolated: input.number()? == 1,
-            cgroups: input.number()? == 1,
+            isolated,
+            group: version.map(|version| (version, kinds)),
             roots: input.list(|input| Ok(PathBuf::from(OsStr::from_bytes(input.bytes()?))))?,
         })
     }

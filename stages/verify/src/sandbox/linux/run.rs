@@ -2,11 +2,12 @@
 
 use super::calls::Filters;
 use super::confine::{Resources, THREADS};
+use super::counters::Counters;
 use super::init::{self, Message, Plan};
 use super::order::{self, Order, Told};
 use super::room::Room;
 use super::system::{self, Cloned};
-use super::watch::{self, Run, Seen};
+use super::watch::{self, Run};
 use super::wire::{self, Failure, Step};
 use super::{census, namespaces};
 use crate::sandbox::End;
@@ -32,6 +33,8 @@ pub struct Server {
     pub as_nobody: bool,
     /// System calls denied to programs.
     pub filters: Filters,
+    /// The supervisor's control group.
+    pub counters: Option<Counters>,
 }
 
 /// What the caller is told.
@@ -86,6 +89,9 @@ impl Server {
             resources: self.resources(order),
             filters: &self.filters,
         };
+        let tasks = OWN_PROCESSES + u64::from(order.limits.processes) + THREADS;
+        let counters = self.counters.as_ref();
+        let counted = counters.map(|counters| Ok((counters, counters.begin(&order.limits, tasks)?))).transpose()?;
         let used_before = system::usage(true);
         let started = Instant::now();
         let namespaces = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
@@ -95,7 +101,7 @@ impl Server {
                 Cloned::Parent { pid, pidfd } => (pid, pidfd),
             };
         drop((stdout.1, stderr.1, status.1));
-        let run = Run { isolated: self.isolated, pidfd, started, room: &room, limits: order.limits };
+        let run = Run { isolated: self.isolated, pidfd, started, room: &room, limits: order.limits, counted };
         let streams = [Some(stdout.0), Some(stderr.0), report.map(|(end, _)| end)];
         let seen = watch::watch(&run, control, streams);
         run.kill_all();
@@ -107,7 +113,8 @@ impl Server {
             return Ok(Answer::CallerGone);
         }
         // what is killed with its namespace is not in the kernel's sum
-        let cpu = system::usage(true).cpu.saturating_sub(used_before.cpu).max(seen.cpu);
+        let waited_for = system::usage(true).cpu.saturating_sub(used_before.cpu).max(seen.cpu);
+        let cpu = counted.and_then(|(counters, start)| counters.cpu_since(&start)).unwrap_or(waited_for);
         let told = wire::drain(&status.0).step("read the run's status")?;
         let end = match Message::decode(&told) {
             Some(Message::NotPrepared(failure)) => return Err(failure),
@@ -117,10 +124,20 @@ impl Server {
             // only the kernel or the supervisor can have killed init
             None => End::Signaled(libc::SIGKILL),
         };
-        let end = verdict(end, &seen, cpu, order);
+        let is_short = counted.is_some_and(|(counters, start)| counters.has_killed_since(&start));
+        let end = match seen.reached {
+            Some(limit) => limit,
+            None if is_short => End::MemoryLimit,
+            // between two looks, or by the limit that the kernel keeps
+            None if cpu >= order.limits.cpu => End::CpuLimit,
+            None => end,
+        };
         let collected = order.collect.filter(|_| end == End::Exited(0));
         let artifact = collected.and_then(|path| room.take(path, order.limits.disk_bytes));
-        let peak_memory_bytes = usage.peak_bytes.max(seen.peak_bytes);
+        let peak_memory_bytes = match counted {
+            Some((counters, start)) => counters.memory_since(&start).max(seen.peak_bytes),
+            None => usage.peak_bytes.max(seen.peak_bytes),
+        };
         Ok(Answer::Told(Told { end, cpu, wall, peak_memory_bytes, streams: seen.streams }, artifact))
     }
 
@@ -144,7 +161,7 @@ impl Server {
         } else {
             census::tasks_of(rustix::process::geteuid().as_raw())
         };
-        Resources { limits, tasks: others + u64::from(limits.processes) + THREADS, bound_data: true }
+        Resources { limits, tasks: others + u64::from(limits.processes) + THREADS, bound_data: self.counters.is_none() }
     }
 }
 
@@ -173,15 +190,5 @@ fn end_of(wait_status: i32) -> End {
         End::Signaled(libc::WTERMSIG(wait_status))
     } else {
         End::Exited(libc::WEXITSTATUS(wait_status))
-    }
-}
-
-/// What the end of the program means in view of its limits.
-fn verdict(end: End, seen: &Seen, cpu: std::time::Duration, order: &Order<'_>) -> End {
-    match seen.reached {
-        Some(limit) => limit,
-        // between two looks, or by the limit that the kernel keeps
-        None if cpu >= order.limits.cpu => End::CpuLimit,
-        None => end,
     }
 }

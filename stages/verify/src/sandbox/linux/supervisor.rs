@@ -1,6 +1,7 @@
 //! A supervisor's life: it is told what to be, leaves the host, says so, and serves runs until the caller is gone.
 
 use super::calls::Filters;
+use super::counters::Counters;
 use super::order::Charge;
 use super::run::{Answer, Server};
 use super::wire::{self, Encoder, Failure, Step};
@@ -39,10 +40,10 @@ pub fn would_serve() -> bool {
 /// `None` if there is no caller that could be told what is wrong.
 fn serve() -> Option<()> {
     let control = take_control()?;
-    let (packet, _) = wire::receive(control.as_fd()).ok()??;
+    let (packet, descriptors) = wire::receive(control.as_fd()).ok()??;
     let charge = Charge::decode(&packet).ok()?;
     let mut out = Encoder::default();
-    match settle(&charge) {
+    match settle(&charge, descriptors) {
         Ok((server, layers)) => {
             out.number(0).number(layers.len() as u64);
             for layer in &layers {
@@ -75,7 +76,7 @@ fn take_control() -> Option<OwnedFd> {
 }
 
 /// Leaves the host if it is to, and makes ready what all runs share.
-fn settle(charge: &Charge) -> Result<(Server, Vec<String>), Failure> {
+fn settle(charge: &Charge, files: Vec<OwnedFd>) -> Result<(Server, Vec<String>), Failure> {
     // an interrupt at the terminal is for the caller, who may want to finish its runs
     rustix::process::setsid().step("start a session")?;
     let mut layers;
@@ -95,9 +96,10 @@ fn settle(charge: &Charge) -> Result<(Server, Vec<String>), Failure> {
             layers.push(format!("user: uid {}, since the caller is root", namespaces::NOBODY));
         }
     }
-    layers.push("memory: watched by the supervisor (no control group)".to_owned());
     let filters = Filters::new().step("make the filters of system calls")?;
-    Ok((Server { isolated: charge.isolated, landlock: landlock.is_some(), as_nobody, filters }, layers))
+    let counters = charge.group.as_ref();
+    let counters = counters.map(|(version, kinds)| Counters::new(*version, kinds.iter().copied().zip(files).collect()));
+    Ok((Server { isolated: charge.isolated, landlock: landlock.is_some(), as_nobody, filters, counters }, layers))
 }
 
 /// Serves until the caller closes the socket or the machinery fails.

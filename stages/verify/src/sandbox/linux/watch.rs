@@ -1,6 +1,7 @@
 //! Watches one run: takes what it writes, looks after its limits, and ends it when it reaches one or when the caller is gone.
 
 use super::census;
+use super::counters::{Counters, Start};
 use super::room::Room;
 use super::wire::{Failure, Step};
 use crate::sandbox::{End, Limits};
@@ -27,6 +28,8 @@ pub struct Run<'a> {
     pub room: &'a Room,
     /// Its limits.
     pub limits: Limits,
+    /// What counts for it, and from where.
+    pub counted: Option<(&'a Counters, Start)>,
 }
 
 /// What was seen of a run.
@@ -82,6 +85,13 @@ pub fn watch(run: &Run<'_>, control: &OwnedFd, mut streams: [Option<OwnedFd>; 3]
     Ok(seen)
 }
 
+/// What a run uses at one moment. Processes may be given as 0 while they are few.
+struct Used {
+    cpu: Duration,
+    memory_bytes: u64,
+    processes: u64,
+}
+
 struct Ready {
     streams: [bool; 3],
     ended: bool,
@@ -131,23 +141,46 @@ fn take(run: &Run<'_>, seen: &mut Seen, index: usize, stream: &mut Option<OwnedF
 impl Run<'_> {
     /// The limit that the run has reached, if any.
     fn look(&self, seen: &mut Seen) -> Option<End> {
-        let processes = census::descendants(rustix::process::getpid().as_raw_nonzero().get());
-        let used = census::use_of(&processes);
+        let used = self.used();
         seen.cpu = seen.cpu.max(used.cpu);
-        let files = self.room.used_bytes();
-        let mut memory = used.anonymous_bytes + used.shared_bytes.max(files);
-        if memory > self.limits.memory_bytes {
-            // pages that forks share have been counted for each
-            let (anonymous, shared) = census::exact_memory(&processes);
-            memory = anonymous + shared.max(files);
-        }
-        seen.peak_bytes = seen.peak_bytes.max(memory);
+        seen.peak_bytes = seen.peak_bytes.max(used.memory_bytes);
         match () {
-            () if memory > self.limits.memory_bytes => Some(End::MemoryLimit),
+            // with a group it is the kernel that ends what takes too much, and its count is of more than the program
+            () if self.counted.is_none() && used.memory_bytes > self.limits.memory_bytes => Some(End::MemoryLimit),
             () if used.cpu >= self.limits.cpu => Some(End::CpuLimit),
             () if self.started.elapsed() >= self.limits.wall => Some(End::WallLimit),
+            // the kernel would refuse further ones only with the room for threads used up, and hundreds of busy
+            // processes hold up everyone else
+            () if used.processes > u64::from(self.limits.processes) => Some(End::Signaled(libc::SIGKILL)),
             () => None,
         }
+    }
+
+    /// What the run uses, as exactly as is needed.
+    fn used(&self) -> Used {
+        let processes = || census::descendants(rustix::process::getpid().as_raw_nonzero().get());
+        // init is none of the program's
+        let count = |processes: &[i32]| (processes.len() as u64).saturating_sub(1);
+        if let Some((counters, start)) = &self.counted {
+            let memory_bytes = counters.memory_since(start);
+            let are_few = counters.tasks().is_some_and(|tasks| tasks <= u64::from(self.limits.processes));
+            if let Some(cpu) = counters.cpu_since(start).filter(|_| are_few) {
+                return Used { cpu, memory_bytes, processes: 0 };
+            }
+            let processes = processes();
+            let cpu = counters.cpu_since(start).unwrap_or_else(|| census::use_of(&processes).cpu);
+            return Used { cpu, memory_bytes, processes: count(&processes) };
+        }
+        let processes = processes();
+        let used = census::use_of(&processes);
+        let files = self.room.used_bytes();
+        let mut memory_bytes = used.anonymous_bytes + used.shared_bytes.max(files);
+        if memory_bytes > self.limits.memory_bytes {
+            // pages that forks share have been counted for each
+            let (anonymous, shared) = census::exact_memory(&processes);
+            memory_bytes = anonymous + shared.max(files);
+        }
+        Used { cpu: used.cpu, memory_bytes, processes: count(&processes) }
     }
 
     /// Ends the first process, and in isolation thereby all.

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Longest packet. Settings and the answers of the supervisor fit; jobs and outcomes go into memory files.
 const PACKET: usize = 64 * 1024;
 /// Most descriptors in a packet.
-const DESCRIPTORS: usize = 4;
+const DESCRIPTORS: usize = 8;
 
 /// Why a step of the supervisor failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
