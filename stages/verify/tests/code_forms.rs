@@ -55,7 +55,7 @@ fn every_form_is_read() {
     assert_eq!(Tests::parse(forms[0].0).unwrap().language(), None);
 }
 
-/// B062: "all of nothing passed" must never be a pass.
+/// "All of nothing passed" must never be a pass.
 #[test]
 fn zero_tests_are_an_error_and_never_a_pass() {
     for json in [
@@ -111,6 +111,8 @@ fn a_mistake_is_named_with_its_place_and_the_way_out() {
     assert!(error(r#"[{"input":"1","output":"2","testtype":"functional"}]"#).contains("metadata.func_name"));
     assert!(error(r#"{"fn_name":"f","inputs":["1\nx"],"outputs":["1"]}"#).contains("inputs[0], line 2"));
     assert!(error(r#"{"type":"stdin","cases":[{"output":""}"#).contains("not JSON"));
+    let other = r#"{"type":"function","language":"cpp","entry":"f","cases":[{"args":[],"expected":1}]}"#;
+    assert!(error(other).contains("`language` of the tests: this form calls Python"));
     assert!(error(r#"{"answer":5}"#).contains("state `type`"));
 }
 

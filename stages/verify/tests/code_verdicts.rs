@@ -7,7 +7,7 @@ mod code_stand;
 
 use code_stand::sandbox;
 use serde_json::{Value, json};
-use stage_verify::code::{CodeError, Judge, Ran, Report, Tests, Toolchains, Verdicts, verify};
+use stage_verify::code::{CodeError, Judge, Ran, Report, Tests, Toolchain, Toolchains, Verdicts, verify};
 use stage_verify::sandbox::Cgroups;
 use stage_verify::{Extraction, Verdict};
 
@@ -91,7 +91,7 @@ fn every_verdict_on_cpp_programs_has_its_cause() {
     });
 }
 
-/// B059: a wrapper that hides an exception, and an empty expected output.
+/// Nor does a wrapper that catches the exception and exits well: its output is judged too.
 #[test]
 fn an_empty_expected_output_does_not_hide_a_failing_program() {
     let tests = json!({"type": "stdin", "cases": [{"input": "x", "output": ""}]});
@@ -108,7 +108,6 @@ fn an_empty_expected_output_does_not_hide_a_failing_program() {
     });
 }
 
-/// B061.
 #[test]
 fn a_null_stdin_is_no_input_and_never_the_word_none() {
     for case in [json!({"output": "''"}), json!({"input": null, "output": "''"}), json!({"input": "", "output": "''"})]
@@ -123,7 +122,6 @@ fn a_null_stdin_is_no_input_and_never_the_word_none() {
     }
 }
 
-/// B062: what is not the program's doing is an error.
 #[test]
 fn what_is_not_the_programs_doing_is_an_error_and_no_verdict() {
     let tests = sums("tokens").to_string();
@@ -145,7 +143,7 @@ fn what_is_not_the_programs_doing_is_an_error_and_no_verdict() {
     assert!(matches!(broken, CodeError::BrokenToolchain { .. }), "{broken}");
 }
 
-/// B067: each process of the chain looks harmless.
+/// Each process of the chain looks harmless; their number and their memory together are limited.
 #[test]
 fn a_chain_of_processes_is_cut_off_and_leaves_nothing() {
     let tests = json!({"type": "stdin", "cases": [{"output": "done"}], "limits": {"time_s": 2, "processes": 16, "memory_mb": 128}});
@@ -293,6 +291,30 @@ fn open_forms_are_judged_like_our_own() {
             &[(Ran::Accepted, &format!("{program}print(a + b)")), (Ran::WrongAnswer, program)],
         );
     });
+}
+
+#[test]
+fn another_language_comes_by_configuration() {
+    let text = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let shell = Toolchain {
+        file: "main.sh".to_string(),
+        compile: None,
+        run: text(&["/bin/sh", "main.sh"]),
+        roots: Vec::new(),
+        environment: vec![("GREETING".to_string(), "hello".to_string())],
+        processes: 0,
+        version: "sh".to_string(),
+        probe: "echo $((6 * 7))".to_string(),
+    };
+    let toolchains = Toolchains::found().with("Shell", shell);
+    let sandbox = sandbox(&toolchains, Cgroups::Auto);
+    let judge = Judge::new(&sandbox, &toolchains);
+    let tests = json!({"type": "stdin", "language": "shell", "cases": [{"input": "you\n", "output": "hello you"}]});
+    let programs = [(Ran::Accepted, "read name; echo $GREETING $name"), (Ran::RuntimeError, "exit 2")];
+    all(&judge, "shell", &tests, &programs);
+    let tests = Tests::parse(&tests.to_string()).unwrap();
+    let trace = "```python\nprint(1)\n```\n```shell\nread name; echo $GREETING $name\n```\n```text\nhello\n```\n";
+    assert_eq!(verify(&judge, &tests, trace, Extraction::Strict).unwrap().verdict, Verdict::Correct);
 }
 
 #[test]

@@ -35,7 +35,7 @@ DEEPEST = 190  # lists inside each other
 def drive():
     # taken before the program can replace them
     write, leave, build, run, kind, dumps = os.write, os._exit, compile, exec, type, json.dumps
-    every, wrong, unknown = BaseException, AssertionError, NameError
+    every, wrong, unknown = BaseException, AssertionError, (NameError, ImportError)
     lift = getattr(sys, "set_int_max_str_digits", lambda digits: None)
     limit = getattr(sys, "get_int_max_str_digits", lambda: 0)()
     nonce, mode, rest = sys.stdin.buffer.read().split(b"\n", 2)

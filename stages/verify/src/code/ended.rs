@@ -41,10 +41,12 @@ fn is_out_of_memory(stderr: &[u8], said: &str) -> bool {
     is_memory_error(said) || stderr.windows(14).rev().take(2_000).any(|part| part == b"std::bad_alloc")
 }
 
-/// Whether Python refused the program itself: it then shows the line without a traceback.
+/// Whether Python refused the program itself: it then shows the line without a traceback, or complains of the source.
 fn is_syntax_error(stderr: &[u8], said: &str) -> bool {
-    let kinds = ["SyntaxError:", "IndentationError:", "TabError:", "ValueError: source code"];
-    kinds.iter().any(|kind| said.starts_with(kind)) && !stderr.windows(9).any(|part| part == b"Traceback")
+    let has = |part: &[u8]| stderr.windows(part.len()).any(|found| found == part);
+    let refuses = ["SyntaxError: source code", "ValueError: source code"].iter().any(|kind| said.starts_with(kind));
+    let shows = ["SyntaxError:", "IndentationError:", "TabError:"].iter().any(|kind| said.starts_with(kind));
+    (refuses || shows && has(b"  File \"") && has(b"\", line ")) && !has(b"Traceback")
 }
 
 fn memory(limits: &Limits) -> String {

@@ -81,7 +81,7 @@ impl<'a> Judge<'a> {
         let broken = |why: String| CodeError::BrokenToolchain { language: name.to_string(), why };
         let built = match self.build(toolchain, &toolchain.probe, &limits)? {
             Built::Ready(artifact, _) => artifact,
-            Built::Refused(report) => return Err(broken(report)),
+            Built::Refused { why, .. } => return Err(broken(why)),
         };
         let run = Run { toolchain, artifact: built.as_ref(), limits: case_limits(&limits, toolchain) };
         let outcome = self.outcome(&run, &[(&toolchain.file, toolchain.probe.as_bytes())], b"", None)?;
@@ -98,7 +98,9 @@ impl<'a> Judge<'a> {
     fn judge(&self, toolchain: &Toolchain, source: &str, tests: &Tests) -> Result<Report, CodeError> {
         let (artifact, compile) = match self.build(toolchain, source, &tests.limits)? {
             Built::Ready(artifact, usage) => (artifact, usage),
-            Built::Refused(why) => return Ok(Report::refused(tests.len(), None, why, false)),
+            Built::Refused { why, usage, by_clock } => {
+                return Ok(Report::refused(tests.len(), Some(usage), why, by_clock));
+            }
         };
         let run = Run { toolchain, artifact: artifact.as_ref(), limits: case_limits(&tests.limits, toolchain) };
         let mut report = match &tests.form {
@@ -148,7 +150,7 @@ impl<'a> Judge<'a> {
             (End::Exited(_), _) => diagnostic(&outcome.stderr),
             _ => fault(&outcome, &job.limits).map_or_else(String::new, |(_, why)| format!("the compiler: {why}")),
         };
-        Ok(Built::Refused(why))
+        Ok(Built::Refused { why, usage: usage(&outcome), by_clock: by_clock(&outcome) })
     }
 
     /// Runs a program, or the driver that is named, with these files.
@@ -215,8 +217,8 @@ pub(super) struct Run<'a> {
 enum Built {
     /// The executable, if the language has one.
     Ready(Option<Artifact>, Option<Usage>),
-    /// Why it is not a program.
-    Refused(String),
+    /// Why it is not a program, and the compiler's run.
+    Refused { why: String, usage: Usage, by_clock: bool },
 }
 
 /// Results of tests that have a process each.

@@ -215,7 +215,13 @@ pub(super) fn frame(form: Form, entries: &Entries) -> Result<Tests, TestsError> 
         Some(Json::Text(word)) if !word.trim().is_empty() => Some(language(word)),
         other => return Err(expected("language", "the name of a language", other)),
     };
-    Ok(Tests { form, language, limits })
+    match (&form, &language) {
+        (Form::Function { .. } | Form::Assert { .. }, Some(other)) if other != "python" => {
+            let what = format!("this form calls Python, not `{other}`; give `stdin` tests for other languages");
+            Err(TestsError::wrong("language", what))
+        }
+        _ => Ok(Tests { form, language, limits }),
+    }
 }
 
 fn own(entries: &Entries) -> Result<Tests, TestsError> {
