@@ -68,3 +68,15 @@ pub(crate) fn is_upper(text: &str) -> bool {
     }
     has_upper
 }
+
+/// `str.islower`: at least one letter with case, and none that is not lower case.
+pub(crate) fn is_lower(text: &str) -> bool {
+    let mut has_lower = false;
+    for character in text.chars() {
+        if character.is_uppercase() || is_title(character) {
+            return false;
+        }
+        has_lower |= character.is_lowercase();
+    }
+    has_lower
+}

@@ -14,6 +14,7 @@ mod bench;
 mod characters;
 mod error;
 mod ifeval;
+mod language;
 mod loose;
 mod parameters;
 mod sentences;

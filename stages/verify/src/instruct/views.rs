@@ -3,6 +3,7 @@
 use super::{
     bench,
     characters::{is_word, strip},
+    language,
     sentences::sentences,
     tokens::Tokens,
 };
@@ -16,6 +17,7 @@ pub(crate) struct Views<'a> {
     sentences: OnceCell<Vec<Range<usize>>>,
     marked_sentences: OnceCell<Vec<String>>,
     tokens: OnceCell<Tokens>,
+    language: OnceCell<Option<&'static str>>,
 }
 
 impl<'a> Views<'a> {
@@ -28,6 +30,7 @@ impl<'a> Views<'a> {
             sentences: OnceCell::new(),
             marked_sentences: OnceCell::new(),
             tokens: OnceCell::new(),
+            language: OnceCell::new(),
         }
     }
 
@@ -69,6 +72,11 @@ impl<'a> Views<'a> {
     /// Word tokens of the Penn Treebank (`word_tokenize` of NLTK), sentence by sentence.
     pub fn tokens(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
         self.tokens.get_or_init(|| Tokens::new(self.sentences())).iter()
+    }
+
+    /// The natural language, as an ISO 639-1 code; `None` when it cannot be told.
+    pub fn language(&self) -> Option<&'static str> {
+        *self.language.get_or_init(|| language::detect(&self.text))
     }
 
     /// Lines: what stands between line feeds, blank ones included.

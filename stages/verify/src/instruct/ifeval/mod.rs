@@ -23,6 +23,27 @@ pub(super) const KINDS: &[KindInfo] = &[
         build: case::capital_word_frequency,
     },
     KindInfo {
+        id: "change_case:english_capital",
+        parameters: &[],
+        uses: &[Resource::LanguageDetection, Resource::WordList("function words")],
+        summary: "English in capital letters",
+        build: |_| Ok(case::english_capital()),
+    },
+    KindInfo {
+        id: "change_case:english_lowercase",
+        parameters: &[],
+        uses: &[Resource::LanguageDetection, Resource::WordList("function words")],
+        summary: "English in lower case",
+        build: |_| Ok(case::english_lowercase()),
+    },
+    KindInfo {
+        id: "language:response_language",
+        parameters: &[asked("language", Shape::Text)],
+        uses: &[Resource::LanguageDetection, Resource::WordList("function words")],
+        summary: "the response is in a language, named by its code of two letters",
+        build: case::response_language,
+    },
+    KindInfo {
         id: "keywords:existence",
         parameters: &[asked("keywords", Shape::Texts)],
         uses: &[],

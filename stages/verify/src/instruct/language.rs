@@ -1,0 +1,199 @@
+//! Which natural language a text is written in, as far as IFEval asks.
+//!
+//! The script decides first, by the letters that are most; where several languages share it, frequent
+//! small words decide, and the trigrams of `whatlang` where these are few. A text without letters, or one
+//! that gives no evidence, has no language: the original lets such a text pass.
+
+use std::{borrow::Cow, collections::HashMap, sync::OnceLock};
+use unicode_normalization::{UnicodeNormalization, is_nfc_quick};
+use whatlang::{Detector, Lang};
+
+const WORDS: &str = include_str!("../../data/function_words.txt");
+
+/// The languages of IFEval, as ISO 639-1 codes.
+pub(super) const LANGUAGES: [&str; 30] = [
+    "en", "es", "pt", "ar", "hi", "fr", "ru", "de", "ja", "it", "bn", "uk", "th", "ur", "ta", "te", "bg", "ko", "pl",
+    "he", "fa", "vi", "ne", "sw", "kn", "mr", "gu", "pa", "ml", "fi",
+];
+
+/// A script, or a group of scripts that is read as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Script {
+    Latin,
+    Cyrillic,
+    Arabic,
+    Devanagari,
+    Han,
+    Kana,
+    /// A script of one language.
+    Of(&'static str),
+    Other,
+}
+
+/// Scripts by their blocks.
+const BLOCKS: [(u32, u32, Script); 30] = [
+    (0x00c0, 0x024f, Script::Latin),
+    (0x0370, 0x03ff, Script::Other),
+    (0x0400, 0x052f, Script::Cyrillic),
+    (0x0590, 0x05ff, Script::Of("he")),
+    (0x0600, 0x06ff, Script::Arabic),
+    (0x0750, 0x077f, Script::Arabic),
+    (0x08a0, 0x08ff, Script::Arabic),
+    (0x0900, 0x097f, Script::Devanagari),
+    (0x0980, 0x09ff, Script::Of("bn")),
+    (0x0a00, 0x0a7f, Script::Of("pa")),
+    (0x0a80, 0x0aff, Script::Of("gu")),
+    (0x0b80, 0x0bff, Script::Of("ta")),
+    (0x0c00, 0x0c7f, Script::Of("te")),
+    (0x0c80, 0x0cff, Script::Of("kn")),
+    (0x0d00, 0x0d7f, Script::Of("ml")),
+    (0x0e00, 0x0e7f, Script::Of("th")),
+    (0x1100, 0x11ff, Script::Of("ko")),
+    (0x1e00, 0x1eff, Script::Latin),
+    (0x3041, 0x30ff, Script::Kana),
+    (0x3130, 0x318f, Script::Of("ko")),
+    (0x31f0, 0x31ff, Script::Kana),
+    (0x3400, 0x4dbf, Script::Han),
+    (0x4e00, 0x9fff, Script::Han),
+    (0xac00, 0xd7af, Script::Of("ko")),
+    (0xf900, 0xfaff, Script::Han),
+    (0xfb1d, 0xfb4f, Script::Of("he")),
+    (0xfb50, 0xfdff, Script::Arabic),
+    (0xfe70, 0xfeff, Script::Arabic),
+    (0xff66, 0xff9f, Script::Kana),
+    (0x20000, 0x3ffff, Script::Han),
+];
+
+fn script(character: char) -> Option<Script> {
+    if character.is_ascii() {
+        return character.is_ascii_alphabetic().then_some(Script::Latin);
+    }
+    let code = u32::from(character);
+    let index = BLOCKS.partition_point(|block| block.0 <= code);
+    match index.checked_sub(1).and_then(|index| BLOCKS.get(index)).filter(|block| code <= block.1) {
+        Some(block) => character.is_alphabetic().then_some(block.2),
+        None => character.is_alphabetic().then_some(Script::Other),
+    }
+}
+
+/// The language of a text, as an ISO 639-1 code, be it one of IFEval's or not; `None` when nothing tells.
+pub(super) fn detect(text: &str) -> Option<&'static str> {
+    match dominant(text)? {
+        Script::Of(language) => Some(language),
+        Script::Kana => Some("ja"),
+        Script::Han => Some("zh"),
+        Script::Other => None,
+        Script::Latin => by_words(text, &LATIN),
+        Script::Cyrillic => by_words(text, &CYRILLIC),
+        Script::Arabic => by_words(text, &ARABIC),
+        Script::Devanagari => by_words(text, &DEVANAGARI),
+    }
+}
+
+/// The script of the most letters. Japanese mixes kana and Han: a tenth of kana makes both Japanese.
+fn dominant(text: &str) -> Option<Script> {
+    let mut counts: Vec<(Script, usize)> = Vec::with_capacity(4);
+    for found in text.chars().filter_map(script) {
+        match counts.iter_mut().find(|(script, _)| *script == found) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((found, 1)),
+        }
+    }
+    let count = |wanted| counts.iter().find(|(script, _)| *script == wanted).map_or(0, |(_, count)| *count);
+    let (kana, han) = (count(Script::Kana), count(Script::Han));
+    if kana > 0 && kana * 9 >= han {
+        counts.push((Script::Kana, kana + han));
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(script, _)| script)
+}
+
+/// Languages of a script: their codes, and what `whatlang` calls them where it knows them.
+type Family = [(&'static str, Option<Lang>)];
+
+const LATIN: [(&str, Option<Lang>); 22] = [
+    ("en", Some(Lang::Eng)),
+    ("es", Some(Lang::Spa)),
+    ("pt", Some(Lang::Por)),
+    ("fr", Some(Lang::Fra)),
+    ("de", Some(Lang::Deu)),
+    ("it", Some(Lang::Ita)),
+    ("vi", Some(Lang::Vie)),
+    ("pl", Some(Lang::Pol)),
+    ("fi", Some(Lang::Fin)),
+    ("sw", None),
+    ("nl", Some(Lang::Nld)),
+    ("ca", Some(Lang::Cat)),
+    ("ro", Some(Lang::Ron)),
+    ("sv", Some(Lang::Swe)),
+    ("da", Some(Lang::Dan)),
+    ("no", Some(Lang::Nob)),
+    ("id", Some(Lang::Ind)),
+    ("tr", Some(Lang::Tur)),
+    ("cs", Some(Lang::Ces)),
+    ("hu", Some(Lang::Hun)),
+    ("hr", Some(Lang::Hrv)),
+    ("tl", Some(Lang::Tgl)),
+];
+const CYRILLIC: [(&str, Option<Lang>); 6] = [
+    ("ru", Some(Lang::Rus)),
+    ("uk", Some(Lang::Ukr)),
+    ("bg", Some(Lang::Bul)),
+    ("be", Some(Lang::Bel)),
+    ("sr", Some(Lang::Srp)),
+    ("mk", Some(Lang::Mkd)),
+];
+const ARABIC: [(&str, Option<Lang>); 3] = [("ar", Some(Lang::Ara)), ("fa", Some(Lang::Pes)), ("ur", Some(Lang::Urd))];
+const DEVANAGARI: [(&str, Option<Lang>); 3] =
+    [("hi", Some(Lang::Hin)), ("mr", Some(Lang::Mar)), ("ne", Some(Lang::Nep))];
+
+/// What the trigrams add, in shares of small words: it decides where small words are few or shared.
+const TRIGRAMS: f64 = 0.06;
+
+/// The language of a family whose small words make up the most of a text.
+fn by_words(text: &str, family: &Family) -> Option<&'static str> {
+    let composed = if is_nfc_quick(text.chars()) == unicode_normalization::IsNormalized::Yes {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(text.nfc().collect::<String>())
+    };
+    let lower = composed.to_lowercase();
+    let mut hits = vec![0_u32; family.len()];
+    let mut words = 0_u32;
+    let is_part = |letter: char| letter.is_alphabetic() || unicode_normalization::char::is_combining_mark(letter);
+    for word in lower.split(|letter| !is_part(letter)).filter(|word| !word.is_empty()) {
+        words += 1;
+        let Some(speakers) = small_words().get(word) else {
+            continue;
+        };
+        for (hit, (language, _)) in hits.iter_mut().zip(family) {
+            *hit += u32::from(speakers.contains(language));
+        }
+    }
+    let guess = Detector::with_allowlist(family.iter().filter_map(|(_, known)| *known).collect()).detect_lang(&lower);
+    let scored = family.iter().zip(hits).map(|((language, known), hits)| {
+        let trigrams = if known.is_some() && *known == guess { TRIGRAMS } else { 0.0 };
+        (f64::from(hits) / f64::from(words.max(1)) + trigrams, *language)
+    });
+    scored
+        .max_by(|left, right| left.0.total_cmp(&right.0))
+        .filter(|(score, _)| *score > 0.0)
+        .map(|(_, language)| language)
+}
+
+/// Small words, and the languages that have them.
+fn small_words() -> &'static HashMap<&'static str, Vec<&'static str>> {
+    static SMALL: OnceLock<HashMap<&'static str, Vec<&'static str>>> = OnceLock::new();
+    SMALL.get_or_init(|| {
+        let mut words: HashMap<_, Vec<_>> = HashMap::new();
+        for line in WORDS.lines().filter(|line| !line.starts_with('#')) {
+            let mut entries = line.split(' ');
+            let Some(language) = entries.next() else {
+                continue;
+            };
+            for word in entries {
+                words.entry(word).or_default().push(language);
+            }
+        }
+        words
+    })
+}
