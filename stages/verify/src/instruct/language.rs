@@ -5,7 +5,7 @@
 //! that gives no evidence, has no language: the original lets such a text pass.
 
 use std::{borrow::Cow, collections::HashMap, sync::OnceLock};
-use unicode_normalization::{UnicodeNormalization, is_nfc_quick};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, char::is_combining_mark, is_nfc_quick};
 use whatlang::{Detector, Lang};
 
 const WORDS: &str = include_str!("../../data/function_words.txt");
@@ -83,10 +83,10 @@ pub(super) fn detect(text: &str) -> Option<&'static str> {
         Script::Kana => Some("ja"),
         Script::Han => Some("zh"),
         Script::Other => None,
-        Script::Latin => by_words(text, &LATIN),
-        Script::Cyrillic => by_words(text, &CYRILLIC),
-        Script::Arabic => by_words(text, &ARABIC),
-        Script::Devanagari => by_words(text, &DEVANAGARI),
+        Script::Latin => by_words(text, Script::Latin, &LATIN),
+        Script::Cyrillic => by_words(text, Script::Cyrillic, &CYRILLIC),
+        Script::Arabic => by_words(text, Script::Arabic, &ARABIC),
+        Script::Devanagari => by_words(text, Script::Devanagari, &DEVANAGARI),
     }
 }
 
@@ -107,77 +107,109 @@ fn dominant(text: &str) -> Option<Script> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(script, _)| script)
 }
 
-/// Languages of a script: their codes, and what `whatlang` calls them where it knows them.
-type Family = [(&'static str, Option<Lang>)];
+/// A language of a family.
+struct Language {
+    code: &'static str,
+    /// What `whatlang` calls it, where it knows it.
+    known: Option<Lang>,
+    /// Its letters, besides those of ASCII, in lower case.
+    letters: &'static str,
+}
 
-const LATIN: [(&str, Option<Lang>); 22] = [
-    ("en", Some(Lang::Eng)),
-    ("es", Some(Lang::Spa)),
-    ("pt", Some(Lang::Por)),
-    ("fr", Some(Lang::Fra)),
-    ("de", Some(Lang::Deu)),
-    ("it", Some(Lang::Ita)),
-    ("vi", Some(Lang::Vie)),
-    ("pl", Some(Lang::Pol)),
-    ("fi", Some(Lang::Fin)),
-    ("sw", None),
-    ("nl", Some(Lang::Nld)),
-    ("ca", Some(Lang::Cat)),
-    ("ro", Some(Lang::Ron)),
-    ("sv", Some(Lang::Swe)),
-    ("da", Some(Lang::Dan)),
-    ("no", Some(Lang::Nob)),
-    ("id", Some(Lang::Ind)),
-    ("tr", Some(Lang::Tur)),
-    ("cs", Some(Lang::Ces)),
-    ("hu", Some(Lang::Hun)),
-    ("hr", Some(Lang::Hrv)),
-    ("tl", Some(Lang::Tgl)),
+const fn language(code: &'static str, known: Option<Lang>, letters: &'static str) -> Language {
+    Language { code, known, letters }
+}
+
+const LATIN: [Language; 22] = [
+    language("en", Some(Lang::Eng), ""),
+    language("es", Some(Lang::Spa), "áéíóúüñ"),
+    language("pt", Some(Lang::Por), "áâãàçéêíóôõúü"),
+    language("fr", Some(Lang::Fra), "àâæçéèêëîïôœùûüÿ"),
+    language("de", Some(Lang::Deu), "äöüß"),
+    language("it", Some(Lang::Ita), "àèéìíîòóùú"),
+    language("vi", Some(Lang::Vie), "àáâãèéêìíòóôõùúýăđĩũơưạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹ"),
+    language("pl", Some(Lang::Pol), "ąćęłńóśźż"),
+    language("fi", Some(Lang::Fin), "äöåšž"),
+    language("sw", None, ""),
+    language("nl", Some(Lang::Nld), "áèéêëíïóöü"),
+    language("ca", Some(Lang::Cat), "àçèéíïòóúü"),
+    language("ro", Some(Lang::Ron), "ăâîșțşţ"),
+    language("sv", Some(Lang::Swe), "åäöé"),
+    language("da", Some(Lang::Dan), "æøåé"),
+    language("no", Some(Lang::Nob), "æøåé"),
+    language("id", Some(Lang::Ind), ""),
+    language("tr", Some(Lang::Tur), "çğıöşüâîû"),
+    language("cs", Some(Lang::Ces), "áčďéěíňóřšťúůýž"),
+    language("hu", Some(Lang::Hun), "áéíóöőúüű"),
+    language("hr", Some(Lang::Hrv), "čćđšž"),
+    language("tl", Some(Lang::Tgl), "ñ"),
 ];
-const CYRILLIC: [(&str, Option<Lang>); 6] = [
-    ("ru", Some(Lang::Rus)),
-    ("uk", Some(Lang::Ukr)),
-    ("bg", Some(Lang::Bul)),
-    ("be", Some(Lang::Bel)),
-    ("sr", Some(Lang::Srp)),
-    ("mk", Some(Lang::Mkd)),
+const CYRILLIC: [Language; 6] = [
+    language("ru", Some(Lang::Rus), "абвгдежзийклмнопрстуфхцчшщъыьэюяё"),
+    language("uk", Some(Lang::Ukr), "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя"),
+    language("bg", Some(Lang::Bul), "абвгдежзийклмнопрстуфхцчшщъьюяѝ"),
+    language("be", Some(Lang::Bel), "абвгдеёжзійклмнопрстуўфхцчшыьэюя"),
+    language("sr", Some(Lang::Srp), "абвгдђежзијклљмнњопрстћуфхцчџш"),
+    language("mk", Some(Lang::Mkd), "абвгдѓежзѕијклљмнњопрстќуфхцчџшѐѝ"),
 ];
-const ARABIC: [(&str, Option<Lang>); 3] = [("ar", Some(Lang::Ara)), ("fa", Some(Lang::Pes)), ("ur", Some(Lang::Urd))];
-const DEVANAGARI: [(&str, Option<Lang>); 3] =
-    [("hi", Some(Lang::Hin)), ("mr", Some(Lang::Mar)), ("ne", Some(Lang::Nep))];
+const ARABIC: [Language; 3] = [
+    language("ar", Some(Lang::Ara), "ءآأؤإئابةتثجحخدذرزسشصضطظعغفقكلمنهويىـ"),
+    language("fa", Some(Lang::Pes), "آاءأؤئبپتثجچحخدذرزژسشصضطظعغفقکگلمنوهیيكۀة"),
+    language("ur", Some(Lang::Urd), "آاءأؤئبپتٹثجچحخدڈذرڑزژسشصضطظعغفقکگلمنںوۂہھیےۓۃ"),
+];
+const DEVANAGARI: [Language; 3] = [
+    language("hi", Some(Lang::Hin), "अआइईउऊऋऌएऐऑओऔकखगघङचछजझञटठडढणतथदधनपफबभमयरलवशषसहॐऽ"),
+    language("mr", Some(Lang::Mar), "अआइईउऊऋऌएऐऑओऔकखगघङचछजझञटठडढणतथदधनपफबभमयरलवशषसहॐऽळऍऎॲऱ"),
+    language("ne", Some(Lang::Nep), "अआइईउऊऋऌएऐऑओऔकखगघङचछजझञटठडढणतथदधनपफबभमयरलवशषसहॐऽ"),
+];
 
 /// What the trigrams add, in shares of small words: it decides where small words are few or shared.
 const TRIGRAMS: f64 = 0.06;
 
-/// The language of a family whose small words make up the most of a text.
-fn by_words(text: &str, family: &Family) -> Option<&'static str> {
-    let composed = if is_nfc_quick(text.chars()) == unicode_normalization::IsNormalized::Yes {
+/// What a language that no prompt asks for counts, so that it wins only where it fits clearly better.
+const RIVAL: f64 = 0.8;
+
+/// The language of a family that fits best: by the share of its small words, less the share of words with
+/// letters that it does not have.
+fn by_words(text: &str, shared: Script, family: &[Language]) -> Option<&'static str> {
+    let composed = if is_nfc_quick(text.chars()) == IsNormalized::Yes {
         Cow::Borrowed(text)
     } else {
         Cow::Owned(text.nfc().collect::<String>())
     };
     let lower = composed.to_lowercase();
-    let mut hits = vec![0_u32; family.len()];
-    let mut words = 0_u32;
-    let is_part = |letter: char| letter.is_alphabetic() || unicode_normalization::char::is_combining_mark(letter);
-    for word in lower.split(|letter| !is_part(letter)).filter(|word| !word.is_empty()) {
+    let mut fits = vec![0_i32; family.len()];
+    let (mut words, mut vowels) = (0, 0);
+    let is_part = |letter: char| letter.is_alphabetic() || is_combining_mark(letter);
+    let is_shared = |word: &&str| word.chars().next().and_then(script) == Some(shared);
+    for word in lower.split(|letter| !is_part(letter)).filter(is_shared) {
         words += 1;
-        let Some(speakers) = small_words().get(word) else {
-            continue;
+        vowels += i32::from(word.ends_with(['a', 'e', 'i', 'o', 'u']));
+        let speakers = small_words().get(word).map_or(&[][..], Vec::as_slice);
+        let is_strange = |letter: char, of: &Language| {
+            !letter.is_ascii()
+                && !is_combining_mark(letter)
+                && script(letter) == Some(shared)
+                && !of.letters.contains(letter)
         };
-        for (hit, (language, _)) in hits.iter_mut().zip(family) {
-            *hit += u32::from(speakers.contains(language));
+        for (fit, of) in fits.iter_mut().zip(family) {
+            *fit += i32::from(speakers.contains(&of.code));
+            *fit -= i32::from(!word.is_ascii() && word.chars().any(|letter| is_strange(letter, of)));
         }
     }
-    let guess = Detector::with_allowlist(family.iter().filter_map(|(_, known)| *known).collect()).detect_lang(&lower);
-    let scored = family.iter().zip(hits).map(|((language, known), hits)| {
-        let trigrams = if known.is_some() && *known == guess { TRIGRAMS } else { 0.0 };
-        (f64::from(hits) / f64::from(words.max(1)) + trigrams, *language)
+    let guess = Detector::with_allowlist(family.iter().filter_map(|of| of.known).collect()).detect_lang(&lower);
+    let scored = family.iter().zip(&fits).map(|(of, fit)| {
+        let is_guess = match of.known {
+            Some(known) => Some(known) == guess,
+            // Swahili, whose words end in vowels
+            None => *fit > 0 && vowels * 10 >= words * 9,
+        };
+        let score = f64::from(*fit) / f64::from(words.max(1)) + if is_guess { TRIGRAMS } else { 0.0 };
+        (if LANGUAGES.contains(&of.code) { score } else { score * RIVAL }, of.code)
     });
-    scored
-        .max_by(|left, right| left.0.total_cmp(&right.0))
-        .filter(|(score, _)| *score > 0.0)
-        .map(|(_, language)| language)
+    // of equal scores the first of the family counts
+    let best = scored.rev().max_by(|left, right| left.0.total_cmp(&right.0));
+    best.filter(|(score, _)| *score > 0.0).map(|(_, code)| code)
 }
 
 /// Small words, and the languages that have them.

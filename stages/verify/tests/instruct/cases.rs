@@ -39,3 +39,23 @@ fn every_shared_case_of_a_known_kind_has_its_label() {
     println!("{seen} cases, {} at another label", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn every_prompt_of_the_data_set_is_read() {
+    let Some(prompts) = shared("data/ifeval/input_data.jsonl") else {
+        return;
+    };
+    let mut asked = 0;
+    let mut refused = Vec::new();
+    for prompt in &prompts {
+        let ids = prompt["instruction_id_list"].as_array().unwrap();
+        for (id, kwargs) in ids.iter().zip(prompt["kwargs"].as_array().unwrap()) {
+            asked += 1;
+            if let Err(error) = Constraint::parse(id.as_str().unwrap(), kwargs) {
+                refused.push(format!("{}: {error}", prompt["key"]));
+            }
+        }
+    }
+    println!("{} prompts, {asked} constraints, {} refused", prompts.len(), refused.len());
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}

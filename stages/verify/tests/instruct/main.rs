@@ -11,6 +11,8 @@ mod base;
 mod bench;
 mod bench_readings;
 mod cases;
+mod ifeval;
+mod laws;
 
 use serde_json::Value;
 use stage_verify::instruct::{Check, Constraint};
