@@ -168,6 +168,29 @@ fn no_namespace_comes_by_clone() {
 }
 
 #[test]
+fn no_descriptor_but_the_standard_ones_is_open() {
+    let Some(sandbox) = sandbox() else { return };
+    // the last is that of the listing itself
+    let code =
+        "import os; print([(n, os.path.exists('/proc/self/fd/' + n)) for n in sorted(os.listdir('/proc/self/fd'))])";
+    assert_eq!(print_of(&sandbox, code), "[('0', True), ('1', True), ('2', True), ('3', False)]");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn calls_of_another_architecture_kill() {
+    let Some(sandbox) = sandbox() else { return };
+    // getpid of i386: mov eax, 20; int 0x80; ret
+    let code = "import ctypes, mmap\n\
+                m = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)\n\
+                m.write(b'\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3')\n\
+                f = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))\n\
+                f(); print('ESCAPED')";
+    // a kernel without i386 calls ends it as well
+    assert!(matches!(run_with(&sandbox, code, LIMITS).end, End::Signaled(31 | 11)));
+}
+
+#[test]
 fn runs_share_nothing() {
     let Some(sandbox) = sandbox() else { return };
     let write = "import os\nfor p in ('x', '/tmp/x', '/dev/shm/x'): open(p, 'w').write('left')\nprint('written')";

@@ -92,6 +92,21 @@ fn a_program_cannot_harm_what_watches_it() {
 }
 
 #[test]
+fn many_threads_share_few_supervisors() {
+    let Some(sandbox) = sandbox() else { return };
+    std::thread::scope(|scope| {
+        let prints: Vec<_> = (0..8)
+            .map(|number| {
+                let sandbox = &sandbox;
+                scope
+                    .spawn(move || (0..3).all(|_| print_of(sandbox, &format!("print({number})")) == number.to_string()))
+            })
+            .collect();
+        assert!(prints.into_iter().all(|print| print.join().expect("no panic")));
+    });
+}
+
+#[test]
 fn a_supervisor_that_is_killed_is_replaced() {
     succeeds(alone("survival::replacement_alone"));
 }

@@ -36,7 +36,7 @@ const SOCKETS: [libc::c_long; 6] =
     [libc::SYS_socket, libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4];
 
 /// Answered by `EPERM`.
-const DENIED: [libc::c_long; 72] = [
+const DENIED: [libc::c_long; 73] = [
     // other processes
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -74,6 +74,8 @@ const DENIED: [libc::c_long; 72] = [
     libc::SYS_nfsservctl,
     libc::SYS_vhangup,
     libc::SYS_remap_file_pages,
+    // memory that a pipe holds and no process counts
+    libc::SYS_vmsplice,
     // files by handle, past the root
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,

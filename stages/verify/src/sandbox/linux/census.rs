@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Use {
     /// Processor time of living processes, and of those that they waited for.
     pub cpu: Duration,
-    /// Anonymous memory.
+    /// Anonymous memory and tables of pages.
     pub anonymous_bytes: u64,
     /// Mapped shared memory, files of a tmpfs among it.
     pub shared_bytes: u64,
@@ -51,7 +51,8 @@ pub fn use_of(processes: &[i32]) -> Use {
         let Some(stat) = stat(*pid) else { continue };
         sum.cpu += stat.cpu;
         if let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) {
-            sum.anonymous_bytes += kibibytes(&status, "RssAnon:");
+            // tables of pages too: addresses that are only read cost nothing else
+            sum.anonymous_bytes += kibibytes(&status, "RssAnon:") + kibibytes(&status, "VmPTE:");
             sum.shared_bytes += kibibytes(&status, "RssShmem:");
         }
     }
@@ -62,6 +63,9 @@ pub fn use_of(processes: &[i32]) -> Use {
 pub fn exact_memory(processes: &[i32]) -> (u64, u64) {
     let (mut anonymous, mut shared) = (0, 0);
     for pid in processes {
+        if let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) {
+            anonymous += kibibytes(&status, "VmPTE:");
+        }
         if let Ok(rollup) = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) {
             anonymous += kibibytes(&rollup, "Pss_Anon:");
             shared += kibibytes(&rollup, "Pss_Shmem:");

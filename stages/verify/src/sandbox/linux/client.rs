@@ -182,18 +182,13 @@ fn read_greeting(packet: &[u8]) -> io::Result<Result<Layers, SandboxError>> {
 /// What to do when a step of leaving the host fails.
 fn remedy(step: &str, code: i32) -> &'static str {
     match code {
-        libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EUSERS
-            if step.contains("namespaces") || step.contains("map the") =>
-        {
-            "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0 and \
-             kernel.apparmor_restrict_unprivileged_userns=0; in a container, a seccomp profile that permits unshare and mount"
-        }
-        _ if step.contains("rights") || step.contains("root") && code == libc::EPERM => {
+        libc::EPERM | libc::EINVAL if step.contains("of root") => {
             "start as an ordinary user, or as root with the capabilities SETUID, SETGID and SYS_ADMIN"
         }
-        libc::EPERM | libc::EACCES if step.contains("proc") || step.contains("mount") || step.contains("view") => {
-            "in a container, allow mounts and an unmasked /proc (Docker: --security-opt systempaths=unconfined, seccomp=unconfined, \
-             apparmor=unconfined)"
+        libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EUSERS => {
+            "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, \
+             kernel.apparmor_restrict_unprivileged_userns=0); in a container allow them, mounts and an unmasked /proc too \
+             (Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined)"
         }
         libc::ENOSYS => "use a kernel of version 5.12 or later",
         _ => "see what the kernel's log says of it",

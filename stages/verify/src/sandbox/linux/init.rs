@@ -145,6 +145,8 @@ fn take_own_view(plan: &Plan<'_>) -> Result<Option<RulesetCreated>, Failure> {
     root::attach(&plan.room.folder, Path::new(root::ROOM)).step("mount the run's files")?;
     let processes = root::program_proc().step("make the run's view of processes")?;
     root::attach(&processes, Path::new("/proc")).step("mount the run's `/proc`")?;
+    // hidden from the program, except for the moment in which it writes to its own file, which otherwise root owns
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).step("show init")?;
     offer_to_killer()?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide init from the program")?;
     if !plan.landlock {

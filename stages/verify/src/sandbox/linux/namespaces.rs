@@ -48,6 +48,8 @@ pub fn enter(charge: &Charge) -> Result<Vec<String>, Failure> {
         layers.push("nested user namespaces: none allowed".to_owned());
     }
     let views = opened.map_or_else(|| Views::open(&charge.roots), Ok)?;
+    // from here on no other process of the same uid may look into this one
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide the supervisor")?;
     match system::clone_process(0).step("start pid 1 of the new namespace")? {
         Cloned::Child => {}
         Cloned::Parent { pid, .. } => {

@@ -114,6 +114,12 @@ impl Sandbox {
     }
 }
 
+// a pool is shared by the threads of a stage
+const _: fn() = || {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Sandbox>();
+};
+
 /// The right to one supervisor; given back on drop, with the supervisor if it is still well.
 struct Ticket<'a> {
     sandbox: &'a Sandbox,

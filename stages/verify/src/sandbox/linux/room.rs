@@ -37,7 +37,7 @@ impl Room {
     pub fn temporary() -> Result<Self, Failure> {
         for attempt in 0..1000_u32 {
             let path = PathBuf::from(format!("/tmp/pipeline-run-{}-{attempt}", std::process::id()));
-            match rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755)) {
+            match rustix::fs::mkdir(&path, Mode::from_raw_mode(0o700)) {
                 Ok(()) => {
                     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                     let folder = rustix::fs::open(&path, flags, Mode::empty()).step("open the run's folder")?;

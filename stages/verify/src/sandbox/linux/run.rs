@@ -2,7 +2,7 @@
 
 use super::calls::Filters;
 use super::confine::{Resources, THREADS};
-use super::counters::Counters;
+use super::counters::{Counters, Start};
 use super::init::{self, Message, Plan};
 use super::order::{self, Order, Told};
 use super::room::Room;
@@ -12,6 +12,7 @@ use super::wire::{self, Failure, Step};
 use super::{census, namespaces};
 use crate::sandbox::End;
 use rustix::pipe::PipeFlags;
+use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
@@ -83,26 +84,20 @@ impl Server {
             artifact,
             arguments: &order.arguments,
             environment: &environment,
-            standard: [stdin, &stdout.1, &stderr.1],
-            report: report.as_ref().map(|(_, end)| end),
-            status: &status.1,
+            standard: [stdin, &stdout.write, &stderr.write],
+            report: report.as_ref().map(|report| &report.write),
+            status: &status.write,
             resources: self.resources(order),
             filters: &self.filters,
         };
-        let tasks = OWN_PROCESSES + u64::from(order.limits.processes) + THREADS;
-        let counters = self.counters.as_ref();
-        let counted = counters.map(|counters| Ok((counters, counters.begin(&order.limits, tasks)?))).transpose()?;
+        let counted = self.begin_counters(order)?;
         let used_before = system::usage(true);
         let started = Instant::now();
-        let namespaces = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
-        let (pid, pidfd) =
-            match system::clone_process(if self.isolated { namespaces } else { 0 }).step("start the run")? {
-                Cloned::Child => init::serve(&plan),
-                Cloned::Parent { pid, pidfd } => (pid, pidfd),
-            };
-        drop((stdout.1, stderr.1, status.1));
+        let (pid, pidfd) = self.start(&plan)?;
+        // of the ends that are written to, only the run's copies stay open
+        let streams = [Some(stdout.read()), Some(stderr.read()), report.map(Pipe::read)];
+        let status = status.read();
         let run = Run { isolated: self.isolated, pidfd, started, room: &room, limits: order.limits, counted };
-        let streams = [Some(stdout.0), Some(stderr.0), report.map(|(end, _)| end)];
         let seen = watch::watch(&run, control, streams);
         run.kill_all();
         let (_, usage) = system::wait_for(pid).step("wait for the run")?;
@@ -113,32 +108,35 @@ impl Server {
             return Ok(Answer::CallerGone);
         }
         // what is killed with its namespace is not in the kernel's sum
-        let waited_for = system::usage(true).cpu.saturating_sub(used_before.cpu).max(seen.cpu);
-        let cpu = counted.and_then(|(counters, start)| counters.cpu_since(&start)).unwrap_or(waited_for);
-        let told = wire::drain(&status.0).step("read the run's status")?;
-        let end = match Message::decode(&told) {
+        let cpu = system::usage(true).cpu.saturating_sub(used_before.cpu).max(seen.cpu);
+        let cpu = counted.and_then(|(counters, start)| counters.cpu_since(&start)).unwrap_or(cpu);
+        let peak = counted.map_or(usage.peak_bytes, |(counters, start)| counters.memory_since(&start));
+        let end = match Message::decode(&wire::drain(&status).step("read the run's status")?) {
             Some(Message::NotPrepared(failure)) => return Err(failure),
             Some(Message::NotExecuted(failure)) => return Ok(Answer::NotExecuted(failure)),
-            // the process that tried every layer has told nothing but its end
             Some(Message::Ended(status)) => end_of(status),
             // only the kernel or the supervisor can have killed init
             None => End::Signaled(libc::SIGKILL),
         };
-        let is_short = counted.is_some_and(|(counters, start)| counters.has_killed_since(&start));
-        let end = match seen.reached {
-            Some(limit) => limit,
-            None if is_short => End::MemoryLimit,
-            // between two looks, or by the limit that the kernel keeps
-            None if cpu >= order.limits.cpu => End::CpuLimit,
-            None => end,
-        };
+        let end = run.verdict(end, &seen, cpu);
         let collected = order.collect.filter(|_| end == End::Exited(0));
         let artifact = collected.and_then(|path| room.take(path, order.limits.disk_bytes));
-        let peak_memory_bytes = match counted {
-            Some((counters, start)) => counters.memory_since(&start).max(seen.peak_bytes),
-            None => usage.peak_bytes.max(seen.peak_bytes),
-        };
+        let peak_memory_bytes = peak.max(seen.peak_bytes);
         Ok(Answer::Told(Told { end, cpu, wall, peak_memory_bytes, streams: seen.streams }, artifact))
+    }
+
+    fn begin_counters(&self, order: &Order<'_>) -> Result<Option<(&Counters, Start)>, Failure> {
+        let Some(counters) = &self.counters else { return Ok(None) };
+        let tasks = OWN_PROCESSES + u64::from(order.limits.processes) + THREADS;
+        Ok(Some((counters, counters.begin(&order.limits, tasks)?)))
+    }
+
+    fn start(&self, plan: &Plan<'_>) -> Result<(Pid, OwnedFd), Failure> {
+        let namespaces = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
+        match system::clone_process(if self.isolated { namespaces } else { 0 }).step("start the run")? {
+            Cloned::Child => init::serve(plan),
+            Cloned::Parent { pid, pidfd } => Ok((pid, pidfd)),
+        }
     }
 
     fn room(&self, order: &Order<'_>) -> Result<Room, Failure> {
@@ -165,11 +163,23 @@ impl Server {
     }
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+impl Pipe {
+    /// The end to read from; the other is closed.
+    fn read(self) -> OwnedFd {
+        self.read
+    }
+}
+
+fn pipe() -> Result<Pipe, Failure> {
     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
     // the supervisor must never wait on a pipe; the program's end stays as programs expect it
     rustix::io::ioctl_fionbio(&read, true).step("make a pipe")?;
-    Ok((read, write))
+    Ok(Pipe { read, write })
 }
 
 fn environment(order: &Order<'_>, room: &Room) -> io::Result<Vec<CString>> {

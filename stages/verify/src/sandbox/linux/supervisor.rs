@@ -8,7 +8,7 @@ use super::wire::{self, Encoder, Failure, Step};
 use super::{init, namespaces, system};
 use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The argument that makes a program a supervisor.
@@ -67,12 +67,9 @@ fn take_control() -> Option<OwnedFd> {
     for target in 0..init::REPORT {
         system::duplicate_onto(null.as_raw_fd(), target).ok()?;
     }
-    // kept, so that no descriptor of a run is ever the number under which the program finds the report
-    if null.as_raw_fd() != init::REPORT {
-        system::duplicate_onto(null.as_raw_fd(), init::REPORT).ok()?;
-    }
-    std::mem::forget(null);
-    Some(control)
+    // it is the first free number, and stays open, so that no descriptor of a run is ever the one that the report will have
+    let is_kept = null.into_raw_fd() == init::REPORT;
+    is_kept.then_some(control)
 }
 
 /// Leaves the host if it is to, and makes ready what all runs share.

@@ -183,6 +183,18 @@ impl Run<'_> {
         Used { cpu: used.cpu, memory_bytes, processes: count(&processes) }
     }
 
+    /// How the run ended: `end` is how its program did, unless that was a limit's doing.
+    pub fn verdict(&self, end: End, seen: &Seen, cpu: Duration) -> End {
+        let is_short = self.counted.is_some_and(|(counters, start)| counters.has_killed_since(&start));
+        match seen.reached {
+            Some(limit) => limit,
+            None if is_short => End::MemoryLimit,
+            // between two looks, or by the limit that the kernel keeps
+            None if cpu >= self.limits.cpu => End::CpuLimit,
+            None => end,
+        }
+    }
+
     /// Ends the first process, and in isolation thereby all.
     fn kill(&self) {
         // it may be gone already
