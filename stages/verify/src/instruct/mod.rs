@@ -3,9 +3,9 @@
 //! A constraint is an id (`length_constraints:number_words`) and its parameters (`kwargs`), as the data
 //! sets IFEval and IFBench write them. It is parsed once, and everything about it is checked then: an
 //! unknown kind, an unknown, missing, ill-typed or out-of-range parameter is an error, never a pass.
-//! The verdicts are those of the original checkers (google-research `instruction_following_eval`),
-//! except where these guess: a parameter they would draw at random is an error here, and a text whose
-//! language cannot be told does not hold.
+//! The verdicts are those of the original checkers (google-research `instruction_following_eval`, allenai
+//! `IFBench`), except where these guess: a parameter they would draw at random is an error here, and a text
+//! whose language cannot be told does not hold.
 //!
 //! A kind is one function that turns checked parameters into a [`Rule`], and one line in the registry of
 //! its data set. All rules of a response look at it through the same lazily computed [`Views`].
