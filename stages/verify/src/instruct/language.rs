@@ -4,7 +4,8 @@
 //! small words decide, and the trigrams of `whatlang` where these are few. A text without letters, or one
 //! that gives no evidence, has no language: the original lets such a text pass.
 
-use std::{borrow::Cow, collections::HashMap, sync::OnceLock};
+use rustc_hash::FxHashMap;
+use std::{borrow::Cow, sync::OnceLock};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, char::is_combining_mark, is_nfc_quick};
 use whatlang::{Detector, Lang};
 
@@ -213,10 +214,10 @@ fn by_words(text: &str, shared: Script, family: &[Language]) -> Option<&'static 
 }
 
 /// Small words, and the languages that have them.
-fn small_words() -> &'static HashMap<&'static str, Vec<&'static str>> {
-    static SMALL: OnceLock<HashMap<&'static str, Vec<&'static str>>> = OnceLock::new();
+fn small_words() -> &'static FxHashMap<&'static str, Vec<&'static str>> {
+    static SMALL: OnceLock<FxHashMap<&'static str, Vec<&'static str>>> = OnceLock::new();
     SMALL.get_or_init(|| {
-        let mut words: HashMap<_, Vec<_>> = HashMap::new();
+        let mut words: FxHashMap<_, Vec<_>> = FxHashMap::default();
         for line in WORDS.lines().filter(|line| !line.starts_with('#')) {
             let mut entries = line.split(' ');
             let Some(language) = entries.next() else {

@@ -56,7 +56,7 @@ impl Passes {
         self.text.push_str(sentence);
         self.opening_quotes();
         self.punctuation();
-        self.pad("[](){}<>");
+        self.pad(|mark| matches!(mark, '[' | ']' | '(' | ')' | '{' | '}' | '<' | '>'));
         self.replace("--", " -- ");
         self.text.insert(0, ' ');
         self.text.push(' ');
@@ -66,7 +66,7 @@ impl Passes {
     }
 
     fn opening_quotes(&mut self) {
-        self.pad("«“‘„");
+        self.pad(|mark| matches!(mark, '«' | '“' | '‘' | '„'));
         self.pad_runs('`', 1);
         if self.text.starts_with('"') {
             self.text.replace_range(..1, "``");
@@ -107,8 +107,8 @@ impl Passes {
             self.text.extend([' ', mark, ' ']);
         }
         self.pad_runs('.', 2);
-        self.pad(";@#$%&\u{2012}\u{2013}\u{2014}\u{2015}");
-        self.pad("?!");
+        self.pad(|mark| matches!(mark, ';' | '@' | '#' | '$' | '%' | '&' | '\u{2012}'..='\u{2015}'));
+        self.pad(|mark| matches!(mark, '?' | '!'));
         if self.text.contains("' ") {
             self.rewrite(|rest, out, _| {
                 let first = rest.chars().next().filter(|first| *first != '\'')?;
@@ -118,7 +118,7 @@ impl Passes {
                 Some(first.len_utf8() + 2)
             });
         }
-        self.pad("*");
+        self.pad(|mark| mark == '*');
     }
 
     /// Parts the full stop that ends the sentence, perhaps before closing quotes and brackets.
@@ -137,10 +137,10 @@ impl Passes {
     }
 
     fn closing_quotes(&mut self) {
-        self.pad("»”’");
+        self.pad(|mark| matches!(mark, '»' | '”' | '’'));
         self.replace("''", " '' ");
         self.replace("\"", " '' ");
-        self.collapse_spaces();
+        self.plain_spaces();
         if !self.text.contains('\'') {
             return;
         }
@@ -158,44 +158,28 @@ impl Passes {
 
     /// Parts words that are two: `cannot`, `gimme`, `more'n`.
     fn contractions(&mut self) {
-        const PAIRS: [(&str, &str); 8] = [
-            ("can", "not"),
-            ("d", "'ye"),
-            ("gim", "me"),
-            ("gon", "na"),
-            ("got", "ta"),
-            ("lem", "me"),
-            ("more", "'n"),
-            ("wan", "na"),
-        ];
-        self.rewrite(|rest, out, before| {
-            let first = rest.as_bytes()[0].to_ascii_lowercase();
-            if !matches!(first, b'c' | b'd' | b'g' | b'l' | b'm' | b'w') || before.is_some_and(is_word) {
-                return None;
-            }
-            let (head, length) = PAIRS.iter().find_map(|(head, tail)| {
-                let length = head.len() + tail.len();
-                let is_pair = rest.get(..head.len())?.eq_ignore_ascii_case(head)
-                    && rest.get(head.len()..length)?.eq_ignore_ascii_case(tail);
-                if !is_pair {
-                    return None;
-                }
-                let after = rest[length..].chars().next();
-                let is_whole = if *head == "wan" { after.is_some_and(is_space) } else { !after.is_some_and(is_word) };
-                is_whole.then_some((head.len(), length))
-            })?;
-            for piece in [" ", &rest[..head], " ", &rest[head..length], " "] {
-                out.push_str(piece);
-            }
-            Some(length)
+        let mut before = None;
+        let has_one = self.text.char_indices().any(|(at, character)| {
+            let found = contraction(&self.text[at..], before);
+            before = Some(character);
+            found.is_some()
         });
+        if has_one {
+            self.rewrite(|rest, out, before| {
+                let (head, length) = contraction(rest, before)?;
+                for piece in [" ", &rest[..head], " ", &rest[head..length], " "] {
+                    out.push_str(piece);
+                }
+                Some(length)
+            });
+        }
     }
 
-    /// Puts spaces around each of some characters.
-    fn pad(&mut self, marks: &str) {
-        if self.text.contains(|character| marks.contains(character)) {
+    /// Puts spaces around each character of a class.
+    fn pad(&mut self, is_mark: impl Fn(char) -> bool) {
+        if self.text.contains(&is_mark) {
             self.rewrite(|rest, out, _| {
-                let mark = rest.chars().next().filter(|mark| marks.contains(*mark))?;
+                let mark = rest.chars().next().filter(|mark| is_mark(*mark))?;
                 out.extend([' ', mark, ' ']);
                 Some(mark.len_utf8())
             });
@@ -225,17 +209,11 @@ impl Passes {
         }
     }
 
-    fn collapse_spaces(&mut self) {
-        self.next.clear();
-        let mut was_space = false;
-        for character in self.text.chars() {
-            let space = is_space(character);
-            if !space || !was_space {
-                self.next.push(if space { ' ' } else { character });
-            }
-            was_space = space;
+    /// Makes all white space spaces.
+    fn plain_spaces(&mut self) {
+        if self.text.contains(|character| character != ' ' && is_space(character)) {
+            self.text = self.text.replace(is_space, " ");
         }
-        std::mem::swap(&mut self.text, &mut self.next);
     }
 
     /// Goes through the text once. `step` sees what is left and the character before it; it writes what it
@@ -263,5 +241,31 @@ fn is_clitic(text: &str) -> bool {
     ["re", "ve", "ll", "m", "t", "s", "d", "n"].iter().any(|clitic| {
         text.get(..clitic.len()).is_some_and(|head| head.eq_ignore_ascii_case(clitic))
             && !text[clitic.len()..].starts_with(is_word)
+    })
+}
+
+/// The contraction that a text begins with: the length of its first word, and of both.
+fn contraction(text: &str, before: Option<char>) -> Option<(usize, usize)> {
+    const PAIRS: [(&str, &str); 8] = [
+        ("can", "not"),
+        ("d", "'ye"),
+        ("gim", "me"),
+        ("gon", "na"),
+        ("got", "ta"),
+        ("lem", "me"),
+        ("more", "'n"),
+        ("wan", "na"),
+    ];
+    let first = text.as_bytes().first()?.to_ascii_lowercase();
+    if !matches!(first, b'c' | b'd' | b'g' | b'l' | b'm' | b'w') || before.is_some_and(is_word) {
+        return None;
+    }
+    PAIRS.iter().find_map(|(head, tail)| {
+        let length = head.len() + tail.len();
+        let is_pair = text.get(..head.len())?.eq_ignore_ascii_case(head)
+            && text.get(head.len()..length)?.eq_ignore_ascii_case(tail);
+        let after = text.get(length..)?.chars().next();
+        let is_whole = if *head == "wan" { after.is_some_and(is_space) } else { !after.is_some_and(is_word) };
+        (is_pair && is_whole).then_some((head.len(), length))
     })
 }

@@ -143,8 +143,15 @@ fn closers(sentence: &str) -> Option<(usize, usize)> {
 /// Whether a sentence ends within a piece of text and something follows it.
 fn has_break(piece: &str) -> bool {
     let model = Model::english();
-    let words: Vec<Word<'_>> = piece.split('\n').flat_map(words).collect();
-    words.windows(2).any(|pair| ends_sentence(model, &pair[0], &pair[1]))
+    let mut words = piece.split('\n').flat_map(words);
+    let Some(mut word) = words.next() else {
+        return false;
+    };
+    words.any(|next| {
+        let ends = ends_sentence(model, &word, &next);
+        word = next;
+        ends
+    })
 }
 
 /// Whether a sentence ends between two neighbouring words: first by the word alone, then by what is known

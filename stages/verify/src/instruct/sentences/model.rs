@@ -1,9 +1,7 @@
 //! The English model: abbreviations, collocations, sentence starters, and the cases words were seen in.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::OnceLock,
-};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::OnceLock;
 
 const TEXT: &str = include_str!("../../../data/punkt_english.txt");
 
@@ -33,10 +31,10 @@ impl Letters {
 /// What was learnt from the training text.
 #[derive(Default)]
 pub(super) struct Model {
-    abbreviations: HashSet<&'static str>,
-    starters: HashSet<&'static str>,
-    collocations: HashSet<(&'static str, &'static str)>,
-    letters: HashMap<&'static str, Letters>,
+    abbreviations: FxHashSet<&'static str>,
+    starters: FxHashSet<&'static str>,
+    collocations: FxHashSet<(&'static str, &'static str)>,
+    letters: FxHashMap<&'static str, Letters>,
 }
 
 impl Model {
@@ -49,7 +47,7 @@ impl Model {
     /// Reads sections that begin with their name in brackets, an entry a line.
     fn read(text: &'static str) -> Self {
         // an ellipsis written with spaces, which a line of the file cannot show
-        let mut model = Self { abbreviations: HashSet::from([". . "]), ..Self::default() };
+        let mut model = Self { abbreviations: FxHashSet::from_iter([". . "]), ..Self::default() };
         let mut section = "";
         for line in text.lines().filter(|line| !line.starts_with("# ")) {
             if let Some(name) = line.strip_prefix('[') {
