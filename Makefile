@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 VENV := $(CACHE)/venv-$(shell sha256sum tests/python/requirements.txt | cut -c1-12)
 PIPELINE := $(CARGO_TARGET_DIR)/release/pipeline
 
-.PHONY: run run-offline model record build test python fmt lint docs deny ci check-generated bench
+.PHONY: run run-offline model record build test python fmt lint docs deny ci check-generated bench verify-report
 
 run: model build ## fetch the small model, build the program, then run the quickstart live
 	$(PIPELINE) run datasets/quickstart/dag.toml
@@ -51,3 +51,6 @@ check-generated:
 	python3 datasets/quickstart/generate.py --check
 
 ci: fmt lint docs deny test run-offline run ## what must pass before a change lands
+
+verify-report: ## confusion tables and speeds of the verifier of mathematics, math-verify beside it
+	python3 tests/tools/verification_report.py

@@ -72,10 +72,13 @@ pub(crate) fn last_formula(text: &str) -> Option<Extracted> {
             previous = '0';
             continue;
         }
-        if let Some(fraction) = fraction_length(&text[at..]) {
-            best = Some((at..at + fraction, "formula"));
-            at += fraction;
-            continue;
+        if letter == '\\' && failures < MAX_FAILURES {
+            if let Some(fraction) = fraction_length(&text[at..]) {
+                best = Some((at..at + fraction, "formula"));
+                at += fraction;
+                continue;
+            }
+            failures += usize::from(text[at..].starts_with("\\frac{"));
         }
         previous = letter;
         at += letter.len_utf8();

@@ -144,6 +144,8 @@ fn the_policy_on_units_percent_order_and_names_holds() {
         ("\\frac{1}{3}", "0.33"),
         ("\\sqrt{x^2}", "x"),
         ("x=5", "x=6"),
+        ("z=2-3i", "z=2-3ik"),
+        ("w=1+ai", "w=1+bi"),
         ("1,2,\\ldots,n", "1,3,\\ldots,n"),
     ] {
         assert_ne!(equal(a, b), Verdict::Correct, "{a} {b}");

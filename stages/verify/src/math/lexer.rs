@@ -72,7 +72,7 @@ pub struct Doubts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LexError {
     /// More than [`MAX_TOKENS`] tokens.
-    #[error("budget: more than {MAX_TOKENS} tokens")]
+    #[error("budget: too long, more than {MAX_TOKENS} tokens")]
     TooLong,
     /// A brace of a text command is not closed.
     #[error("unbalanced: text group not closed")]

@@ -33,7 +33,7 @@ mod word;
 
 pub(crate) use atoms::decimal;
 pub use evaluate::Tolerance;
-pub(crate) use key::class_key;
+pub(crate) use key::Keyed;
 pub(crate) use lexer::closing_brace;
 
 use crate::{
@@ -45,7 +45,7 @@ use dashu::{base::Signed, integer::IBig, rational::RBig};
 use evaluate::{Budget, Evaluator};
 use lexer::{Commas, LexError, Reading};
 use parser::{ParseError, Parsed, parse};
-use reading::{Side, squeezed, words};
+use reading::{LONGEST, Side, squeezed, words};
 use scalar::Outcome;
 use value::Node;
 
@@ -152,6 +152,9 @@ fn judged(outcome: Outcome) -> Judgement {
 }
 
 fn label_fault(label: &Side) -> Option<Judgement> {
+    if label.text.ends_with("..") && !label.text.ends_with("...") {
+        return Some(Judgement::new(Verdict::LabelUnparsable, "label_unparsable: unexpected: ..", ""));
+    }
     match &label.parsed {
         Ok(_) | Err(ParseError::TooDeep | ParseError::Lex(LexError::TooLong)) => None,
         Err(_) if matches!(stem::leading_letter(&label.text, stem::letters(10)), stem::Choice::One(_)) => None,
@@ -181,6 +184,9 @@ fn option_letters(label: &str, answer: &str) -> Option<Judgement> {
 fn compare(label: &Side, answer: &Side, tolerance: Tolerance) -> Outcome {
     if label.text == answer.text {
         return Outcome::Equal("literal");
+    }
+    if label.text.len().max(answer.text.len()) > LONGEST {
+        return Outcome::Unknown("budget");
     }
     if let Some(a) = words(&label.text)
         && Some(a) == words(&answer.text)

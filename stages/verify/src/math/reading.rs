@@ -1,12 +1,15 @@
 //! An answer made ready for parsing: marks taken off, spelling evened out, words recognised.
 
 use super::{
-    lexer::Reading,
+    lexer::{LexError, Reading},
     parser::{ParseError, Parsed, parse},
     phrases,
 };
 use crate::extract::{Extraction, extract};
 use std::borrow::Cow;
+
+/// Longest answer that is read, in bytes.
+pub const LONGEST: usize = 1 << 15;
 
 /// One side of a comparison.
 #[derive(Debug)]
@@ -21,6 +24,9 @@ impl Side {
     /// Takes the marks off `text` and parses it.
     pub fn read(text: &str) -> Self {
         let text = bare(text).into_owned();
+        if text.len() > LONGEST {
+            return Self { text, parsed: Err(ParseError::Lex(LexError::TooLong)) };
+        }
         let parsed = match phrases::meant(&text) {
             Some(node) => Ok(Parsed::plain(node)),
             None => parse(&text, Reading::USUAL),

@@ -6,7 +6,7 @@
 
 use super::{
     ball::{Arithmetic, Failure, Real, magnitude},
-    evaluate::{Budget, Evaluator, Number, Tolerance},
+    evaluate::{Budget, Evaluator, Number, Tolerance, is_zero},
     modular,
     value::Node,
 };
@@ -284,7 +284,10 @@ pub fn proportional(a: &Node, b: &Node, budget: &Budget) -> Result<Option<i8>, &
         };
         let arithmetic = evaluator.arithmetic;
         let Some((px, py, _)) = &pivot else {
-            if let (Ok(sx), Ok(sy)) = (arithmetic.sign(&x.real), arithmetic.sign(&y.real)) {
+            if !(is_zero(&x.imaginary) && is_zero(&y.imaginary)) {
+                // a complex factor has no sign
+                pivot = Some((x, y, 1));
+            } else if let (Ok(sx), Ok(sy)) = (arithmetic.sign(&x.real), arithmetic.sign(&y.real)) {
                 if sx == 0 && sy == 0 {
                     continue;
                 }
@@ -295,9 +298,10 @@ pub fn proportional(a: &Node, b: &Node, budget: &Budget) -> Result<Option<i8>, &
             }
             continue;
         };
-        let left = arithmetic.multiply(&x.real, &py.real);
-        let right = arithmetic.multiply(&y.real, &px.real);
-        match reals(288, &left, &right) {
+        let (Ok(left), Ok(right)) = (evaluator.multiply(&x, py), evaluator.multiply(&y, px)) else {
+            return Err("budget");
+        };
+        match numbers(288, &left, &right) {
             Outcome::Equal(_) => agreed += 1,
             Outcome::Different(_) => return Ok(None),
             Outcome::Unknown(_) => {}
