@@ -61,24 +61,19 @@ fn compare(sandbox: &Sandbox, name: &str, program: &str, arguments: &[&str]) -> 
         sandbox.run(&job)?;
         shut_in.push(start.elapsed());
     }
-    let mean = |times: &[Duration]| times.iter().sum::<Duration>().as_secs_f64() * 1e3 / times.len() as f64;
-    let median = |times: &mut Vec<Duration>| {
-        times.sort_unstable();
-        times[times.len() / 2].as_secs_f64() * 1e3
-    };
-    let means = (mean(&bare), mean(&shut_in));
-    let medians = (median(&mut bare), median(&mut shut_in));
-    println!(
-        "{name}: mean {:.2} ms bare, {:.2} ms shut in (+{:.2} ms, rate x {:.2}); median {:.2} ms bare, {:.2} ms shut in (+{:.2} ms, \
-         rate x {:.2})",
-        means.0,
-        means.1,
-        means.1 - means.0,
-        means.0 / means.1,
-        medians.0,
-        medians.1,
-        medians.1 - medians.0,
-        medians.0 / medians.1
-    );
+    bare.sort_unstable();
+    shut_in.sort_unstable();
+    let mean = |times: &[Duration]| times.iter().sum::<Duration>() / u32::try_from(times.len()).unwrap_or(1);
+    println!("{name}");
+    print("mean", mean(&bare), mean(&shut_in));
+    print("median", bare[ROUNDS / 2], shut_in[ROUNDS / 2]);
+    // nearest to what a machine without other load would show
+    print("fastest", bare[0], shut_in[0]);
     Ok(())
+}
+
+fn print(what: &str, bare: Duration, shut_in: Duration) {
+    let [bare, shut_in] = [bare, shut_in].map(|time| time.as_secs_f64() * 1e3);
+    let (more, rate) = (shut_in - bare, bare / shut_in);
+    println!("  {what:8} {bare:7.2} ms bare, {shut_in:7.2} ms shut in: {more:+.2} ms, rate x {rate:.2}");
 }

@@ -8,7 +8,8 @@ pub enum SandboxError {
     NotLinux,
     /// The host denies a layer.
     #[error(
-        "programs cannot be shut in here: {step}: {reason}; {remedy}; `--unsafe-no-sandbox` runs trusted programs without"
+        "programs cannot be shut in here: {step}: {reason}; {remedy}; \
+             `--unsafe-no-sandbox` runs trusted programs without"
     )]
     Unavailable {
         /// What was tried.
@@ -20,7 +21,8 @@ pub enum SandboxError {
     },
     /// The caller's `main` would not serve as supervisor.
     #[error(
-        "this program cannot be its own supervisor: `supervise_if_asked()` must come first in its `main`, or name one by `Launch::Program`"
+        "this program cannot be its own supervisor: `supervise_if_asked()` must come first \
+             in its `main`, or name one by `Launch::Program`"
     )]
     NotAsked,
     /// The supervisor could not be started.

@@ -42,7 +42,8 @@ pub struct Settings {
     pub isolation: Isolation,
     /// Whether control groups are used.
     pub cgroups: Cgroups,
-    /// Absolute paths of the host that programs may read besides `/usr`, `/bin`, `/sbin` and `/lib*`: prefixes of toolchains.
+    /// Absolute paths of the host that programs may read besides `/usr`, `/bin`, `/sbin` and `/lib*`: prefixes of
+    /// toolchains.
     pub roots: Vec<PathBuf>,
     /// Runs at one time, at least 1.
     pub workers: usize,
@@ -57,8 +58,8 @@ pub struct Limits {
     pub wall: Duration,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Processes at one time, ended ones that nobody waited for among them; a run with more is stopped as by signal 9. Threads have room
-    /// besides (256 with processes together), since the kernel counts both as one.
+    /// Processes at one time, ended ones that nobody waited for among them; a run with more is stopped as by signal
+    /// 9. Threads have room besides (256 with processes together), since the kernel counts both as one.
     pub processes: u32,
     /// Bytes of standard output, and of the report; a program that writes more is stopped.
     pub stdout_bytes: u64,

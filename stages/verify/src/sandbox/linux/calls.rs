@@ -1,11 +1,12 @@
 //! The system calls that programs are denied (seccomp).
 //!
-//! A list of what is denied, not of what is allowed: judged programs are compilers, interpreters and whatever they load, and an
-//! incomplete list of allowed calls would turn right programs into failures. Denied is what reaches the kernel's less tested parts, other
-//! processes, the network, or memory that no limit counts. Programs in use live without these calls.
+//! A list of what is denied, not of what is allowed: judged programs are compilers, interpreters and whatever they
+//! load, and an incomplete list of allowed calls would turn right programs into failures. Denied is what reaches the
+//! kernel's less tested parts, other processes, the network, or memory that no limit counts. Programs in use live
+//! without these calls.
 //!
-//! Four filters, since one has a single answer: unknown architecture and x32 (killed), "no such call" (`ENOSYS`, where C libraries fall
-//! back to another call), "no such address family" (sockets), and "not permitted".
+//! Four filters, since one has a single answer: unknown architecture and x32 (killed), "no such call" (`ENOSYS`,
+//! where C libraries fall back to another call), "no such address family" (sockets), and "not permitted".
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -20,8 +21,8 @@ pub struct Filters(Vec<BpfProgram>);
 
 /// Answered by `ENOSYS`.
 ///
-/// `clone3` because a filter cannot look into its arguments: C libraries then use `clone`. Memory files because no limit counts them without a
-/// memory group. `io_uring` because it does what it likes past every filter.
+/// `clone3` because a filter cannot look into its arguments: C libraries then use `clone`. Memory files because no
+/// limit counts them without a memory group. `io_uring` because it does what it likes past every filter.
 const ABSENT: [libc::c_long; 6] = [
     libc::SYS_clone3,
     libc::SYS_memfd_create,
@@ -31,7 +32,8 @@ const ABSENT: [libc::c_long; 6] = [
     libc::SYS_io_uring_register,
 ];
 
-/// Answered by `EAFNOSUPPORT`: even a socket without network could be given an address of this machine. `socketpair` stays, see below.
+/// Answered by `EAFNOSUPPORT`: even a socket without network could be given an address of this machine. `socketpair`
+/// stays, see below.
 const SOCKETS: [libc::c_long; 6] =
     [libc::SYS_socket, libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4];
 
@@ -185,7 +187,8 @@ fn as_u64(number: libc::c_int) -> u64 {
     u64::from(number.unsigned_abs())
 }
 
-/// Holds when all of (number of the argument, comparison, value) do. The kernel reads the lower half of these arguments alone.
+/// Holds when all of (number of the argument, comparison, value) do. The kernel reads the lower half of these
+/// arguments alone.
 fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> io::Result<SeccompRule> {
     let conditions = conditions
         .iter()
@@ -204,8 +207,8 @@ fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, error: libc::c_int) -> io::Re
     filter.try_into().map_err(io::Error::other)
 }
 
-/// Kills who calls by the x32 numbers of x86-64: they lead to the same calls past a list of ordinary numbers. (The other filters kill
-/// who calls by the numbers of another architecture.)
+/// Kills who calls by the x32 numbers of x86-64: they lead to the same calls past a list of ordinary numbers. (The
+/// other filters kill who calls by the numbers of another architecture.)
 fn foreign_calls() -> BpfProgram {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_AT_LEAST: u16 = 0x35;

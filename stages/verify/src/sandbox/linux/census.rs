@@ -43,7 +43,8 @@ pub fn living_descendants(ancestor: i32) -> Vec<i32> {
     descendants(ancestor).into_iter().filter(|pid| stat(*pid).is_some_and(|stat| stat.is_alive)).collect()
 }
 
-/// What `processes` use together. Memory that a process shares with its forks is counted for each: see [`exact_memory`].
+/// What `processes` use together. Memory that a process shares with its forks is counted for each: see
+/// [`exact_memory`].
 pub fn use_of(processes: &[i32]) -> Use {
     let mut sum = Use::default();
     for pid in processes {
@@ -97,7 +98,8 @@ fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Reads fields 3 (state), 4 (parent) and 14 to 17 (times) of `proc_pid_stat(5)`. The name before them may hold anything, brackets too.
+/// Reads fields 3 (state), 4 (parent) and 14 to 17 (times) of `proc_pid_stat(5)`. The name before them may hold
+/// anything, brackets too.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();

@@ -14,7 +14,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a supervisor may take beyond the limits of a run before it counts as lost: a machine under load is slow, not lost.
+/// How long a supervisor may take beyond the limits of a run before it counts as lost: a machine under load is slow,
+/// not lost.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How long a supervisor may take to end after its socket was closed.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -187,8 +188,9 @@ fn remedy(step: &str, code: i32) -> &'static str {
         }
         libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EUSERS => {
             "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, \
-             kernel.apparmor_restrict_unprivileged_userns=0); in a container allow them, mounts and an unmasked /proc too \
-             (Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined)"
+             kernel.apparmor_restrict_unprivileged_userns=0); in a container allow them, mounts and an unmasked \
+             /proc too (Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+             --security-opt systempaths=unconfined)"
         }
         libc::ENOSYS => "use a kernel of version 5.12 or later",
         _ => "see what the kernel's log says of it",

@@ -1,4 +1,5 @@
-//! What a program gives up between fork and exec, in this order: resources, capabilities, files (landlock), system calls (seccomp).
+//! What a program gives up between fork and exec, in this order: resources, capabilities, files (landlock), system
+//! calls (seccomp).
 
 use super::calls::Filters;
 use super::root::ROOM;
@@ -75,8 +76,8 @@ pub fn drop_capabilities() -> io::Result<()> {
 /// The newest rules that are used; older kernels keep as many as they know.
 const RULES: ABI = ABI::V6;
 
-/// Rules on files: read and execute everywhere in the run's root, write in its own folders and to devices. Besides, no TCP, no abstract
-/// unix sockets and no signals to processes outside of the rules, init among them.
+/// Rules on files: read and execute everywhere in the run's root, write in its own folders and to devices. Besides,
+/// no TCP, no abstract unix sockets and no signals to processes outside of the rules, init among them.
 ///
 /// The mounts alone would do; this holds even if a mount were wrong.
 pub fn fence() -> io::Result<RulesetCreated> {

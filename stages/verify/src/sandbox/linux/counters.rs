@@ -108,7 +108,8 @@ impl Counters {
         let memory = limits.memory_bytes.saturating_add(output).saturating_add(OWN_BYTES);
         let swap = if self.version == Version::One { memory } else { 0 };
         if self.version == Version::One {
-            // the sum of memory and swap may never be below memory: out of the way first. Hosts without swap accounting have no such file
+            // the sum of memory and swap may never be below memory: out of the way first. Hosts without swap
+            // accounting have no such file
             drop(self.write(Kind::SwapLimit, "-1"));
         }
         self.write(Kind::MemoryLimit, &memory.to_string()).step("set the memory limit of the control group")?;

@@ -1,8 +1,9 @@
-//! Control groups, the caller's part: finds where a group can be made, makes one for each supervisor, removes it at the end.
+//! Control groups, the caller's part: finds where a group can be made, makes one for each supervisor, removes it at
+//! the end.
 //!
-//! A group is kept for all runs of its supervisor, which sits in it itself: to move every run into one would cost the kernel a wait of
-//! milliseconds each time. The caller opens the group's files and hands them over, since the supervisor no longer has the
-//! rights to.
+//! A group is kept for all runs of its supervisor, which sits in it itself: to move every run into one would cost
+//! the kernel a wait of milliseconds each time. The caller opens the group's files and hands them over, since the
+//! supervisor no longer has the rights to.
 
 use super::counters::{Kind, Version};
 use std::fs::{self, File, OpenOptions};
@@ -32,7 +33,8 @@ pub struct Group {
 }
 
 impl Place {
-    /// Where this process could make groups, in the order of preference: version 2 from the innermost group outwards, then version 1.
+    /// Where this process could make groups, in the order of preference: version 2 from the innermost group
+    /// outwards, then version 1.
     pub fn all() -> Vec<Self> {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Self::from_tables(&read("/proc/self/mounts"), &read("/proc/self/cgroup"))

@@ -1,7 +1,9 @@
-//! The first process of a run: makes the run's own view of files and processes, starts the program, tells how it ended.
+//! The first process of a run: makes the run's own view of files and processes, starts the program, tells how it
+//! ended.
 //!
-//! In isolation it is pid 1 of the run's namespace, so that its end is the end of all. The program cannot reach it: it may not be
-//! traced or dumped, does not show in `/proc`, and the kernel spares pid 1 the signals of its own namespace.
+//! In isolation it is pid 1 of the run's namespace, so that its end is the end of all. The program cannot reach it:
+//! it may not be traced or dumped, does not show in `/proc`, and the kernel spares pid 1 the signals of its own
+//! namespace.
 
 use super::calls::Filters;
 use super::confine::{self, Resources};

@@ -1,6 +1,6 @@
-//! The sandbox on Linux. In reading order: what the caller does (`pool`, `client`, `group`), what goes over the socket (`wire`, `order`),
-//! what the supervisor does (`supervisor`, `namespaces`, `root`, `run`, `watch`, `counters`, `census`) and what happens in the run itself
-//! (`init`, `confine`, `calls`).
+//! The sandbox on Linux. In reading order: what the caller does (`pool`, `client`, `group`), what goes over the
+//! socket (`wire`, `order`), what the supervisor does (`supervisor`, `namespaces`, `root`, `run`, `watch`,
+//! `counters`, `census`) and what happens in the run itself (`init`, `confine`, `calls`).
 
 mod artifact;
 mod calls;

@@ -1,7 +1,8 @@
 //! How a supervisor leaves the host: it drops all rights, then enters namespaces of its own.
 //!
-//! The order matters. If root made the user namespace, uid 0 outside would stand behind the uid inside, and a program could
-//! write whatever of the kernel root may, such as `/proc/sys/kernel/core_pattern`. So rights are dropped first, to a uid that owns nothing.
+//! The order matters. If root made the user namespace, uid 0 outside would stand behind the uid inside, and a
+//! program could write whatever of the kernel root may, such as `/proc/sys/kernel/core_pattern`. So rights are
+//! dropped first, to a uid that owns nothing.
 
 use super::order::Charge;
 use super::root::Views;

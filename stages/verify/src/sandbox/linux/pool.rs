@@ -37,8 +37,8 @@ impl Sandbox {
     /// Starts one supervisor and tries every layer with it, so that what is missing is known now.
     ///
     /// # Errors
-    /// [`SandboxError::Unavailable`] with the step that failed and the way out, if the host denies a layer; [`SandboxError::Job`] for a
-    /// root that cannot be shown; and what a supervisor may meet.
+    /// [`SandboxError::Unavailable`] with the step that failed and the way out, if the host denies a layer;
+    /// [`SandboxError::Job`] for a root that cannot be shown; and what a supervisor may meet.
     pub fn new(settings: Settings) -> Result<Self, SandboxError> {
         if settings.isolation == Isolation::Full {
             for root in &settings.roots {
@@ -64,8 +64,8 @@ impl Sandbox {
     /// Runs one program to its end; waits while all workers are busy.
     ///
     /// # Errors
-    /// Failures of the sandbox itself, never of the program. A supervisor that is lost is replaced and the job run once more before its loss is
-    /// an error.
+    /// Failures of the sandbox itself, never of the program. A supervisor that is lost is replaced and the job run
+    /// once more before its loss is an error.
     pub fn run(&self, job: &Job<'_>) -> Result<Outcome, SandboxError> {
         let mut ticket = self.wait_for_turn();
         for attempt in 0.. {

@@ -1,7 +1,7 @@
 //! The files of one run: a tmpfs that only this run sees, or without isolation a temporary folder.
 //!
-//! It is filled before the run starts and read after all its processes are dead, both through a descriptor, so that there is no
-//! race with the program and no path of the program's making is followed.
+//! It is filled before the run starts and read after all its processes are dead, both through a descriptor, so that
+//! there is no race with the program and no path of the program's making is followed.
 
 use super::root;
 use super::wire::{self, Failure, Step};

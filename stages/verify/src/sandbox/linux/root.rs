@@ -1,7 +1,8 @@
 //! The file tree that programs see: a small read-only tmpfs with read-only views of a few host folders in it.
 //!
-//! Nothing of the host is there unless it is named here. Views are *detached mounts*: descriptors of mounts that hang nowhere.
-//! Where the caller is root they are opened before it drops its rights, since a toolchain may lie where only root comes.
+//! Nothing of the host is there unless it is named here. Views are *detached mounts*: descriptors of mounts that
+//! hang nowhere. Where the caller is root they are opened before it drops its rights, since a toolchain may lie
+//! where only root comes.
 
 use super::system;
 use super::wire::{Failure, Step};
@@ -193,7 +194,8 @@ fn proc() -> io::Result<OwnedFd> {
     mount_proc(&context)
 }
 
-/// The same for programs: processes alone, without kernel settings, and of these only the ones that the reader may trace.
+/// The same for programs: processes alone, without kernel settings, and of these only the ones that the reader may
+/// trace.
 ///
 /// What is not there need not be masked: `sys`, `sysrq-trigger`, `kcore`, `keys` and the rest are all missing.
 pub fn program_proc() -> io::Result<OwnedFd> {

@@ -132,7 +132,9 @@ impl Server {
     }
 
     fn start(&self, plan: &Plan<'_>) -> Result<(Pid, OwnedFd), Failure> {
-        let namespaces = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
+        // the supervisor's namespaces for the rest: there is no network in it to share, and calls for shared memory
+        // and queues are denied; a further one for those would triple what a run costs on a busy machine
+        let namespaces = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
         match system::clone_process(if self.isolated { namespaces } else { 0 }).step("start the run")? {
             Cloned::Child => init::serve(plan),
             Cloned::Parent { pid, pidfd } => Ok((pid, pidfd)),

@@ -20,8 +20,8 @@ static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Serves as supervisor and never returns if the process was started as one; otherwise does nothing.
 ///
-/// Must be the first line of `main` of every program that uses [`Launch::Itself`](crate::sandbox::Launch::Itself): a supervisor must
-/// have a single thread.
+/// Must be the first line of `main` of every program that uses [`Launch::Itself`](crate::sandbox::Launch::Itself): a
+/// supervisor must have a single thread.
 pub fn supervise_if_asked() {
     ASKED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os();
@@ -67,7 +67,8 @@ fn take_control() -> Option<OwnedFd> {
     for target in 0..init::REPORT {
         system::duplicate_onto(null.as_raw_fd(), target).ok()?;
     }
-    // it is the first free number, and stays open, so that no descriptor of a run is ever the one that the report will have
+    // it is the first free number, and stays open, so that no descriptor of a run is ever the one that the report
+    // will have
     let is_kept = null.into_raw_fd() == init::REPORT;
     is_kept.then_some(control)
 }

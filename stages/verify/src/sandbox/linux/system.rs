@@ -150,7 +150,8 @@ pub fn wait_for_any() -> io::Result<Option<(Pid, i32)>> {
     }
 }
 
-/// What all ended children, and the processes that they waited for, used; or, if not `of_children`, the caller itself.
+/// What all ended children, and the processes that they waited for, used; or, if not `of_children`, the caller
+/// itself.
 #[expect(unsafe_code, reason = "no safe wrapper of getrusage exists")]
 pub fn usage(of_children: bool) -> Usage {
     let whom = if of_children { libc::RUSAGE_CHILDREN } else { libc::RUSAGE_SELF };
@@ -169,7 +170,8 @@ fn usage_of(usage: &libc::rusage) -> Usage {
     Usage { cpu: time(usage.ru_utime) + time(usage.ru_stime), peak_bytes: kibibytes * 1024 }
 }
 
-/// Sets every signal to what it does by default and unblocks all: Rust ignores `SIGPIPE`, and exec would hand that on.
+/// Sets every signal to what it does by default and unblocks all: Rust ignores `SIGPIPE`, and exec would hand that
+/// on.
 #[expect(unsafe_code, reason = "no safe wrapper of these exists")]
 pub fn reset_signals() {
     for signal in 1..=64 {

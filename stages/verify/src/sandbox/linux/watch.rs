@@ -1,4 +1,5 @@
-//! Watches one run: takes what it writes, looks after its limits, and ends it when it reaches one or when the caller is gone.
+//! Watches one run: takes what it writes, looks after its limits, and ends it when it reaches one or when the caller
+//! is gone.
 
 use super::census;
 use super::counters::{Counters, Start};
@@ -206,8 +207,8 @@ impl Run<'_> {
 
     /// Ends whatever is left of the run.
     ///
-    /// In isolation the kernel does so when init ends. Without, orphans become the supervisor's children and are hunted until none is left;
-    /// a fork bomb can win this race for a while, therefore the second look.
+    /// In isolation the kernel does so when init ends. Without, orphans become the supervisor's children and are
+    /// hunted until none is left; a fork bomb can win this race for a while, therefore the second look.
     pub fn kill_all(&self) {
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
         if self.isolated {

@@ -1,7 +1,8 @@
-//! What goes over the socket between caller and supervisor: short packets with descriptors, and memory files for what is long.
+//! What goes over the socket between caller and supervisor: short packets with descriptors, and memory files for
+//! what is long.
 //!
-//! Both ends are the same executable, so the form needs no version. Numbers are 8 bytes, texts a length and bytes. Everything that
-//! is read is checked: a supervisor may have died half-way.
+//! Both ends are the same executable, so the form needs no version. Numbers are 8 bytes, texts a length and bytes.
+//! Everything that is read is checked: a supervisor may have died half-way.
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
