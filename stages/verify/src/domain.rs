@@ -1,15 +1,18 @@
 //! One door for all domains: picks the verifier by the row's domain.
 
 use crate::{
+    code,
     extract::Extraction,
+    instruct,
     math::Math,
     stem::Stem,
     verdict::{Judgement, Label, Verdict, Verifier},
 };
 
-/// Judges `text` against `label` with the verifier of `domain` (`math`, `stem`, `code`, `instruct`).
+/// Judges the answer in `text` against `label` with the verifier of `domain`: `math` or `stem`.
 ///
-/// A domain without verifier gives `undecided`, never a pass.
+/// Programs and instructions have no label: see [`crate::code::verify`] and [`crate::instruct::verify`]. A domain whose
+/// answers cannot be compared gives `undecided`, never a pass.
 ///
 /// ```
 /// use stage_verify::{Extraction, Verdict, verify};
@@ -26,11 +29,13 @@ pub fn verify(domain: &str, label: &str, options: &[&str], text: &str, extractio
     }
 }
 
-/// Name and version of the verifier that [`verify`] uses for `domain`, as stored beside the verdict.
+/// Name and version of the verifier of `domain`, as stored beside the verdict.
 pub fn verifier(domain: &str) -> (&'static str, u32) {
     match domain {
         "math" => (Math::NAME, Math::VERSION),
         "stem" => (Stem::NAME, Stem::VERSION),
+        "code" => ("code", code::VERSION),
+        "instruct" => ("instruct", instruct::VERSION),
         _ => ("none", 0),
     }
 }

@@ -1,6 +1,7 @@
 //! Runs a program on its tests.
 
 use super::ended::{by_clock, diagnostic, fault, usage};
+use super::held::Held;
 use super::key::key;
 use super::limits::{TestLimits, bytes};
 use super::line::cut;
@@ -17,9 +18,9 @@ use std::time::Duration;
 
 /// Judges programs by their tests. One serves many threads; a program's tests run one after another.
 pub struct Judge<'a> {
-    sandbox: &'a Sandbox,
-    pub(super) toolchains: &'a Toolchains,
-    verdicts: Option<&'a Verdicts>,
+    sandbox: Held<'a, Sandbox>,
+    pub(super) toolchains: Held<'a, Toolchains>,
+    verdicts: Option<Held<'a, Verdicts>>,
     pub(super) runs_all: bool,
     /// Languages whose toolchain is known to work.
     ready: Mutex<BTreeSet<String>>,
@@ -27,7 +28,8 @@ pub struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     /// A judge that stops at a program's first failing test and remembers nothing.
-    pub fn new(sandbox: &'a Sandbox, toolchains: &'a Toolchains) -> Self {
+    pub fn new(sandbox: impl Into<Held<'a, Sandbox>>, toolchains: impl Into<Held<'a, Toolchains>>) -> Self {
+        let (sandbox, toolchains) = (sandbox.into(), toolchains.into());
         Self { sandbox, toolchains, verdicts: None, runs_all: false, ready: Mutex::default() }
     }
 
@@ -40,8 +42,8 @@ impl<'a> Judge<'a> {
 
     /// Looks reports up before running anything, and keeps new ones.
     #[must_use]
-    pub fn with_verdicts(mut self, verdicts: &'a Verdicts) -> Self {
-        self.verdicts = Some(verdicts);
+    pub fn with_verdicts(mut self, verdicts: impl Into<Held<'a, Verdicts>>) -> Self {
+        self.verdicts = Some(verdicts.into());
         self
     }
 
@@ -65,9 +67,9 @@ impl<'a> Judge<'a> {
             self.make_ready(&name, toolchain)?;
             self.judge(toolchain, source, tests)
         };
-        match self.verdicts {
+        match &self.verdicts {
             None => judge(),
-            Some(verdicts) => verdicts.get_or_run(key(source, &name, tests, self.toolchains, self.runs_all), judge),
+            Some(verdicts) => verdicts.get_or_run(key(source, &name, tests, &self.toolchains, self.runs_all), judge),
         }
     }
 

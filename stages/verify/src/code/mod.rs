@@ -13,6 +13,7 @@ mod compare;
 mod drive;
 mod ended;
 mod forms;
+mod held;
 mod json;
 mod judge;
 mod key;
@@ -25,6 +26,7 @@ mod toolchain;
 mod trace;
 mod verdicts;
 
+pub use held::Held;
 pub use judge::Judge;
 pub use key::key;
 pub use limits::TestLimits;
@@ -32,7 +34,7 @@ pub use program::{NoProgram, Program, Wanted, program};
 pub use report::{Ran, Report, TestReport, Usage};
 pub use tests::{Tests, TestsError};
 pub use toolchain::{Compile, Toolchain, Toolchains, language};
-pub use trace::verify;
+pub use trace::{Chosen, chosen, judgement, verify};
 pub use verdicts::{Verdicts, VerdictsError};
 
 use crate::sandbox::SandboxError;

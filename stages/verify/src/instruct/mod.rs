@@ -31,6 +31,9 @@ use serde_json::Value;
 use std::{borrow::Cow, fmt};
 use views::Views;
 
+/// Raised when the same constraints and response would get another verdict.
+pub const VERSION: u32 = 1;
+
 /// What one constraint says of one response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
@@ -78,6 +81,17 @@ pub enum Resource {
     LanguageDetection,
     /// A list of words, named.
     WordList(&'static str),
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SentenceModel => formatter.write_str("the English sentence model of Punkt"),
+            Self::TreebankTokens => formatter.write_str("word tokens of the Penn Treebank"),
+            Self::LanguageDetection => formatter.write_str("language detection"),
+            Self::WordList(name) => write!(formatter, "a list: {name}"),
+        }
+    }
 }
 
 /// What a kind's function makes of its parameters: a check of one reading of a response.

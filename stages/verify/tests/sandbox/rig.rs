@@ -89,10 +89,16 @@ pub fn print_of(sandbox: &Sandbox, code: &str) -> String {
 /// Secret of the caller that no program may find.
 pub const CANARY: &str = "PIPELINE_CANARY_TOKEN";
 
-/// Runs the ignored test `name` of this program in a process of its own, with a secret in its environment.
+/// Whether this process was started for one test: what another test needs a process of its own for does nothing in the
+/// common one.
+pub fn is_alone() -> bool {
+    std::env::var_os(CANARY).is_some()
+}
+
+/// Runs the test `name` of this program in a process of its own, with a secret in its environment.
 pub fn alone(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a path of the tests"));
-    command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads", "1"]).env(CANARY, "canary-value");
+    command.args(["--exact", name, "--nocapture", "--test-threads", "1"]).env(CANARY, "canary-value");
     command
 }
 

@@ -1,7 +1,8 @@
 //! Nothing of a run, of a supervisor or of a sandbox outlives it, whoever is killed.
 
 use crate::rig::{
-    LIMITS, alone, eventually, print_of, processes_with, run_with, sandbox, sandbox_of, sandboxes, settings, succeeds,
+    LIMITS, alone, eventually, is_alone, print_of, processes_with, run_with, sandbox, sandbox_of, sandboxes, settings,
+    succeeds,
 };
 use stage_verify::sandbox::{Cgroups, End, Isolation, Limits, Settings};
 use std::fs;
@@ -112,8 +113,10 @@ fn a_supervisor_that_is_killed_is_replaced() {
 }
 
 #[test]
-#[ignore = "run by another test in a process of its own"]
 fn replacement_alone() {
+    if !is_alone() {
+        return;
+    }
     let Some(sandbox) = sandbox() else { return };
     assert_eq!(print_of(&sandbox, "print(1)"), "1");
     // while it is idle
@@ -145,8 +148,10 @@ fn nothing_outlives_a_caller_that_is_killed() {
 }
 
 #[test]
-#[ignore = "run by another test in a process of its own"]
 fn long_run_alone() {
+    if !is_alone() {
+        return;
+    }
     let Some(sandbox) = sandbox() else { return };
     let marker = std::env::var_os("MARKER").expect("the other test sets it");
     let code = format!("import os, time\nos.fork()\nos.setsid()\ntime.sleep(60) # long {}", marker.display());
@@ -159,8 +164,10 @@ fn two_hundred_runs_leave_nothing_behind() {
 }
 
 #[test]
-#[ignore = "run by another test in a process of its own"]
 fn many_runs_alone() {
+    if !is_alone() {
+        return;
+    }
     let count = |path: &str| fs::read_dir(path).expect("/proc").count();
     let groups = || {
         let memory = fs::read_dir("/sys/fs/cgroup/memory").into_iter().flatten().flatten();

@@ -1,6 +1,6 @@
 //! The sandbox started by root and by a user without any rights.
 
-use crate::rig::{LIMITS, SUPERVISOR, alone, print_of, python, sandbox, sandbox_of, settings, succeeds};
+use crate::rig::{LIMITS, SUPERVISOR, alone, is_alone, print_of, python, sandbox, sandbox_of, settings, succeeds};
 use stage_verify::sandbox::{End, Isolation, Job, Launch, Limits, Program, Sandbox, SandboxError, Settings};
 use std::ffi::OsStr;
 use std::fs;
@@ -124,13 +124,14 @@ fn without_user_namespaces_the_step_and_the_way_out_are_named() {
 }
 
 #[test]
-#[ignore = "run by another test in a process of its own"]
 fn no_namespaces_alone() {
+    if !is_alone() {
+        return;
+    }
     let Some(sandbox) = sandbox() else { return };
     drop(sandbox);
     // inside a user namespace that allows no further one
-    let program =
-        "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" --exact users::denied_alone --ignored --nocapture";
+    let program = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" --exact users::denied_alone --nocapture";
     let own = std::env::current_exe().expect("a path of the tests");
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-user=1000", "--map-group=1000", "--keep-caps", "sh", "-c", program]).arg(own);
@@ -138,8 +139,10 @@ fn no_namespaces_alone() {
 }
 
 #[test]
-#[ignore = "run by another test in a process of its own"]
 fn denied_alone() {
+    if !is_alone() {
+        return;
+    }
     let error = Sandbox::new(settings()).expect_err("no user namespaces here").to_string();
     assert!(error.contains("--unsafe-no-sandbox"), "{error}");
     assert!(error.contains("enter new namespaces") && error.contains("user.max_user_namespaces"), "{error}");
