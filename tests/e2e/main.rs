@@ -24,3 +24,4 @@ mod situations;
 mod sums;
 mod support;
 mod tokens;
+mod verdicts;

@@ -101,6 +101,9 @@ pub struct Run {
     /// Use recorded answers only
     #[arg(long)]
     pub offline: bool,
+    /// Run programs of the data without a sandbox: only for programs that you trust
+    #[arg(long)]
+    pub unsafe_no_sandbox: bool,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
@@ -168,6 +171,9 @@ pub struct Try {
     /// Use recorded answers only
     #[arg(long)]
     pub offline: bool,
+    /// Run programs of the data without a sandbox: only for programs that you trust
+    #[arg(long)]
+    pub unsafe_no_sandbox: bool,
 }
 
 /// `pipeline show`
@@ -240,25 +246,66 @@ pub struct Kinds {
 
 /// `pipeline verify`
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("judged").required(true).args(["answer", "response", "program"]))]
 pub struct Verify {
-    /// Domain: math, stem
-    #[arg(long, default_value = "math")]
-    pub domain: String,
-    /// The label
-    #[arg(long, allow_hyphen_values = true)]
-    pub label: String,
-    /// The answer: a whole response, or a bare answer with `--extraction lenient`
-    #[arg(long, allow_hyphen_values = true)]
-    pub answer: String,
+    /// Domain
+    #[arg(long, value_enum, default_value_t = Domain::Math)]
+    pub domain: Domain,
+    /// The label: an answer, or the letter of an option
+    #[arg(long, allow_hyphen_values = true, value_name = "L")]
+    pub label: Option<String>,
+    /// The answer by itself; a box or "the answer is" around it is taken off. For `instruct` the whole response
+    #[arg(long, allow_hyphen_values = true, value_name = "A")]
+    pub answer: Option<String>,
+    /// File with a whole response, in which the answer is looked for (`-` = stdin)
+    #[arg(long, value_name = "FILE")]
+    pub response: Option<PathBuf>,
+    /// File with a program, for `code`
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+    /// File with the tests of a program, JSON
+    #[arg(long, value_name = "FILE")]
+    pub tests: Option<PathBuf>,
+    /// Language of the program; by default its fence, the tests or the file name say it
+    #[arg(long, value_name = "NAME")]
+    pub language: Option<String>,
+    /// Runs all tests, also after one has failed
+    #[arg(long)]
+    pub all_tests: bool,
+    /// A constraint, for `instruct`: its id, and its parameters as JSON behind a space; may be given several times
+    #[arg(long = "constraint", value_name = "'ID {...}'")]
+    pub constraints: Vec<String>,
+    /// Scores constraints loosely: on any of eight views of the response
+    #[arg(long)]
+    pub loose: bool,
     /// Options of a multiple-choice problem
-    #[arg(long, num_args = 1..)]
+    #[arg(long, num_args = 1.., value_name = "TEXT")]
     pub options: Vec<String>,
-    /// Which answers count
+    /// Which answers of a response count
     #[arg(long, value_enum, default_value_t = Extraction::Strict)]
     pub extraction: Extraction,
+    /// Relative tolerance of a number, for `stem`
+    #[arg(long, value_name = "T")]
+    pub tolerance: Option<f64>,
+    /// Runs programs without a sandbox: only for programs that you trust
+    #[arg(long)]
+    pub unsafe_no_sandbox: bool,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// A domain that has a verifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Domain {
+    /// Mathematical answers.
+    Math,
+    /// Programs, by tests.
+    Code,
+    /// Options, or numbers with units.
+    Stem,
+    /// Responses, by constraints.
+    Instruct,
 }
 
 /// Which answers count.
@@ -350,4 +397,7 @@ pub struct Worker {
     /// Use recorded answers only
     #[arg(long)]
     pub offline: bool,
+    /// Run programs of the data without a sandbox: only for programs that you trust
+    #[arg(long)]
+    pub unsafe_no_sandbox: bool,
 }

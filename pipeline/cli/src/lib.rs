@@ -25,6 +25,8 @@ pub fn registry() -> Registry {
 
 /// Runs the program with the arguments of this process and the kinds of `registry`.
 pub fn main(registry: &Registry) -> ExitCode {
+    // this program is also what shuts programs of the data in
+    stage_verify::sandbox::supervise_if_asked();
     let arguments = match args::Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -47,7 +49,7 @@ fn run(arguments: args::Arguments, registry: &Registry) -> Exit {
         Command::Show(arguments) => commands::show::show(&arguments, registry),
         Command::Export(arguments) => commands::export::export(&arguments, registry),
         Command::Kinds(arguments) => commands::kinds::kinds(&arguments, registry),
-        Command::Verify(arguments) => Ok(commands::verify::verify(&arguments)),
+        Command::Verify(arguments) => commands::verify::verify(&arguments),
         Command::Calls(arguments) => commands::calls::calls(&arguments),
         Command::Clean(arguments) => commands::clean::clean(&arguments, registry),
         Command::Serve(arguments) => commands::serve::serve(&arguments),

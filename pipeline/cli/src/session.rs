@@ -13,6 +13,8 @@ use pipeline_engine::records::Success;
 use pipeline_engine::store::Version;
 use pipeline_engine::{Project, Registry, Runner, Store};
 use pipeline_models::{Budget, ModelConfig};
+use stage_curate::Programs;
+use stage_verify::sandbox::Isolation;
 
 use crate::args;
 use crate::exit::Failure;
@@ -48,7 +50,12 @@ pub struct Options {
     pub offline: bool,
     /// Threads.
     pub jobs: Option<u64>,
+    /// Run programs of the data without a sandbox.
+    pub unsafe_no_sandbox: bool,
 }
+
+/// Folder of what programs of the data did in their tests, beside the folder of calls.
+const VERDICTS: &str = "verdicts";
 
 /// An environment variable.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
@@ -119,6 +126,7 @@ impl Session {
         let offline = options.offline || run.offline.unwrap_or(false);
         let opening = Opening { base, calls, offline, budget, threads: jobs };
         env.services.insert(Arc::new(models::model_set(models.clone(), opening)));
+        env.services.insert(Arc::new(programs(&out, jobs, options.unsafe_no_sandbox)));
         Ok(Self { dag, out, project, store, env, models, offline, jobs, cancel: Arc::new(AtomicBool::new(false)) })
     }
 
@@ -187,6 +195,16 @@ impl Session {
     }
 }
 
+/// How programs of the data are run, and where their reports are kept.
+fn programs(out: &Path, jobs: usize, is_unsafe: bool) -> Programs {
+    Programs {
+        isolation: if is_unsafe { Isolation::Off } else { Isolation::Full },
+        workers: jobs,
+        folder: Some(out.join(VERDICTS)),
+        ..Programs::default()
+    }
+}
+
 /// Where digests of files are remembered between runs.
 fn digest_memory(out: &Path) -> PathBuf {
     Store::new(out, out.to_owned()).root().join(".digests.json")
@@ -196,7 +214,8 @@ fn digest_memory(out: &Path) -> PathBuf {
 fn ensure_links_of_its_own(dag: &Path, out: &Path, links: &Path) -> Result<(), Failure> {
     let name = links.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_own = links == out || (links == out.join("try") && dag.file_stem().is_none_or(|stem| stem != "try"));
-    if is_own || (!name.starts_with('.') && !matches!(name, "calls" | "runs" | "try") && !links.is_symlink()) {
+    if is_own || (!name.starts_with('.') && !matches!(name, "calls" | "runs" | "try" | VERDICTS) && !links.is_symlink())
+    {
         return Ok(());
     }
     let message = format!(

@@ -98,22 +98,14 @@ impl<'a> Messages<'a> {
     /// # Errors
     /// When it is missing or of another type.
     pub fn new(batch: &'a RecordBatch, name: &str) -> Result<Self, StageError> {
-        let lists = lists(batch, name)?;
-        let wrong = || wrong_type(name, "a list of messages", lists.data_type());
-        let items: &StructArray = lists.values().as_struct_opt().ok_or_else(wrong)?;
-        let part =
-            |part: &str| items.column_by_name(part).and_then(|column| column.as_string_view_opt()).ok_or_else(wrong);
-        Ok(Self { lists, roles: part("role")?, contents: part("content")?, tool_calls: part("tool_calls")? })
+        let [roles, contents, tool_calls] =
+            parts(batch, name, "a list of messages", ["role", "content", "tool_calls"])?;
+        Ok(Self { lists: lists(batch, name)?, roles, contents, tool_calls })
     }
 
     /// The messages at a row; none where the list is null.
     pub fn at(&self, row: usize) -> Vec<MessageRef<'a>> {
-        if self.lists.is_null(row) {
-            return Vec::new();
-        }
-        let offsets = self.lists.value_offsets();
-        let range = usize::try_from(offsets[row]).unwrap_or(0)..usize::try_from(offsets[row + 1]).unwrap_or(0);
-        range
+        items_at(self.lists, row)
             .map(|index| MessageRef {
                 role: text_at(self.roles, index).unwrap_or_default(),
                 content: text_at(self.contents, index).unwrap_or_default(),
@@ -121,6 +113,55 @@ impl<'a> Messages<'a> {
             })
             .collect()
     }
+}
+
+/// A column of instruction constraints, borrowed row by row.
+#[derive(Debug)]
+pub struct Constraints<'a> {
+    lists: &'a ListArray,
+    ids: &'a StringViewArray,
+    kwargs: &'a StringViewArray,
+}
+
+impl<'a> Constraints<'a> {
+    /// Reads a column of constraints.
+    ///
+    /// # Errors
+    /// When it is missing or of another type.
+    pub fn new(batch: &'a RecordBatch, name: &str) -> Result<Self, StageError> {
+        let [ids, kwargs] = parts(batch, name, "a list of constraints", ["id", "kwargs"])?;
+        Ok(Self { lists: lists(batch, name)?, ids, kwargs })
+    }
+
+    /// The constraints at a row, as id and JSON text of the parameters; none where the list is null.
+    pub fn at(&self, row: usize) -> Vec<(&'a str, Option<&'a str>)> {
+        let items = items_at(self.lists, row);
+        items.map(|index| (text_at(self.ids, index).unwrap_or_default(), text_at(self.kwargs, index))).collect()
+    }
+}
+
+/// The text fields of a list of structs.
+fn parts<'a, const N: usize>(
+    batch: &'a RecordBatch,
+    name: &str,
+    wanted: &str,
+    names: [&str; N],
+) -> Result<[&'a StringViewArray; N], StageError> {
+    let lists = lists(batch, name)?;
+    let wrong = || wrong_type(name, wanted, lists.data_type());
+    let items: &StructArray = lists.values().as_struct_opt().ok_or_else(wrong)?;
+    let part = |part: &str| items.column_by_name(part).and_then(|column| column.as_string_view_opt());
+    let found: Vec<&StringViewArray> = names.iter().filter_map(|name| part(name)).collect();
+    found.try_into().map_err(|_| wrong())
+}
+
+/// Positions of a row's items among the values of a list column; none where the list is null.
+fn items_at(lists: &ListArray, row: usize) -> std::ops::Range<usize> {
+    if lists.is_null(row) {
+        return 0..0;
+    }
+    let offsets = lists.value_offsets();
+    usize::try_from(offsets[row]).unwrap_or(0)..usize::try_from(offsets[row + 1]).unwrap_or(0)
 }
 
 /// The texts of a list at a row; null items are left out.

@@ -3,12 +3,15 @@
 //! Only the answer part of a trace counts; what was merely thought is no answer. A trace that hit the token cap has
 //! none either, whatever stands in it: such a trace is never correct and never votes (report section 2.2.1).
 
+use std::sync::LazyLock;
+
 use arrow::array::{ListArray, RecordBatch, StringViewArray};
-use pipeline_core::{External, StageError, rows};
+use pipeline_core::{External, ParamError, StageError, TableType, rows};
 use schemars::JsonSchema;
 use schemas::{queries, traces};
 use serde::{Deserialize, Serialize};
-use stage_verify::{Extraction, Judgement, Verdict};
+use stage_verify::stem::Stem;
+use stage_verify::{Extraction, Judgement, Label, Verdict, Verifier as _};
 
 /// How hard to look for a final answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -153,32 +156,57 @@ fn is_conflict(reason: &str) -> bool {
 }
 
 /// The verdict of a text that has a label; a cut one is never correct.
-pub fn judge(
-    judged_as: &str,
-    label: &str,
-    options: &[&str],
-    text: &str,
-    is_cut: bool,
-    extraction: Extraction,
-) -> Judgement {
-    let judgement = stage_verify::verify(judged_as, label, options, text, extraction);
+pub fn judge(judged_as: &str, label: &Label<'_>, text: &str, is_cut: bool, how: Stem) -> Judgement {
+    let judgement = match judged_as {
+        "stem" => how.verify(label, text),
+        _ => stage_verify::math::verify(label.text, text, how.extraction),
+    };
     if is_cut && judgement.verdict != Verdict::LabelUnparsable {
         return Judgement::new(Verdict::NoAnswer, "truncated", "");
     }
     judgement
 }
 
-/// The verifier that judges a domain, as stored beside a verdict.
-pub fn verifier_of(judged_as: &str) -> String {
-    let (name, version) = stage_verify::verifier(judged_as);
-    format!("{name}@{version}")
+/// The verifier that judges a domain, as stored beside a verdict: `math@2`.
+pub fn verifier_of(judged_as: &str) -> &'static str {
+    static NAMES: LazyLock<[(&str, String); 4]> = LazyLock::new(|| {
+        ["math", "stem", "code", "instruct"].map(|domain| {
+            let (name, version) = stage_verify::verifier(domain);
+            (domain, format!("{name}@{version}"))
+        })
+    });
+    NAMES.iter().find(|(domain, _)| *domain == judged_as).map_or("none", |(_, name)| name)
 }
 
-/// The verifiers' versions, so that a changed verifier makes verdicts anew.
-pub fn externals() -> Vec<External> {
-    let external = |domain: &str| {
+/// The versions of verifiers, so that a changed verifier makes verdicts anew.
+pub fn externals(domains: &[&str]) -> Vec<External> {
+    let external = |domain: &&str| {
         let (name, version) = stage_verify::verifier(domain);
         External { name: format!("verifier {name}"), digest: version.to_string(), sliced: false }
     };
-    vec![external("math"), external("stem")]
+    domains.iter().map(external).collect()
+}
+
+/// Refuses rows without a text to judge, before anything runs.
+///
+/// # Errors
+/// When no stage before fills one.
+pub fn ensure_text(rows: &TableType) -> Result<(), ParamError> {
+    if [traces::ANSWER_TEXT, traces::RESPONSE].iter().any(|name| rows.filled.contains(*name)) {
+        return Ok(());
+    }
+    let message = "no stage before fills `answer_text` or `response`, so there is nothing to judge";
+    Err(ParamError::new("inputs", message))
+}
+
+/// Refuses rows whose verifier nothing decides, before anything runs.
+///
+/// # Errors
+/// When no stage before fills `domain`.
+pub fn ensure_domain(rows: &TableType) -> Result<(), ParamError> {
+    if rows.filled.contains(queries::DOMAIN) {
+        return Ok(());
+    }
+    let error = ParamError::new("inputs", "no stage before fills `domain`, which decides the verifier");
+    Err(error.hint("give `domain` to the kind `import`, or `verifier = \"math\"` here"))
 }

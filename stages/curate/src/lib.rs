@@ -20,11 +20,13 @@ mod judging;
 mod quickstart;
 #[cfg(test)]
 mod recorded;
+mod template;
 mod text_column;
 
 use pipeline_core::StageEntry;
 
 pub use import::Import;
+pub use verify::Programs;
 
 /// Kinds in the order data meets them.
 pub static STAGES: &[StageEntry] = &[

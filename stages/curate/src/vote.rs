@@ -21,13 +21,13 @@ use schemars::JsonSchema;
 use schemas::{queries, traces};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stage_verify::{Extraction, Verdict};
+use stage_verify::stem::Stem;
+use stage_verify::{Extraction, Label, Verdict};
 
 use self::election::{Ballot, Election, Tie, elect};
 use self::exchange::{answers_schema, compacted, for_each_election, labels_batch, labels_schema};
 use crate::by_query::{self, Finding, Findings, OutputRows, ShareHistogram};
 use crate::judging::{self, Judged, Looking, VerifierName};
-use crate::verify::judgeable;
 
 /// Labels each query with the answer that most of its traces agree on, and fills `vote_share`.
 ///
@@ -104,7 +104,11 @@ impl Stage for Vote {
     }
 
     fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
-        judgeable(inputs.expect("rows")?, self.verifier)?;
+        let rows = inputs.expect("rows")?;
+        judging::ensure_text(rows)?;
+        if self.verifier.is_none() {
+            judging::ensure_domain(rows)?;
+        }
         by_query::outputs(inputs, self.rows, &FILLS)
     }
 
@@ -117,7 +121,7 @@ impl Stage for Vote {
     }
 
     fn externals(&self, _env: &Env, _inputs: &Ports) -> Result<Vec<External>, StageError> {
-        Ok(judging::externals())
+        Ok(judging::externals(&["math", "stem"]))
     }
 
     fn run(&self, step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
@@ -173,7 +177,9 @@ impl Vote {
         let answer = judging::answer_of(judged_as, &options, text, extraction);
         let agrees = answer.is_some()
             && judged.label(row).is_some_and(|label| {
-                judging::judge(judged_as, label, &options, text, false, extraction).verdict == Verdict::Correct
+                let label = Label { text: label, options: &options };
+                let how = Stem { extraction, tolerance: None };
+                judging::judge(judged_as, &label, text, false, how).verdict == Verdict::Correct
             });
         Cast { answer, agrees }
     }

@@ -6,6 +6,7 @@ use pipeline_core::StageEntry;
 use pipeline_engine::{Registry, dagfile};
 use pipeline_models::{BudgetConfig, ModelConfig};
 use serde_json::{Map, Value, json};
+use stage_verify::instruct;
 
 use crate::args::Kinds;
 use crate::exit::{Exit, Failure};
@@ -28,7 +29,7 @@ pub fn kinds(arguments: &Kinds, registry: &Registry) -> Result<Exit, Failure> {
             });
             output::line(output::table(&["kind", "", "reads", "what it does"], rows.collect(), 4));
             output::line(
-                "\n`pipeline kinds KIND` shows its parameters; `models`, `budget`, `queries` and `traces` have pages too",
+                "\n`pipeline kinds KIND` shows its parameters; `models`, `budget`, `queries`, `traces` and `constraints` have pages too",
             );
         }
         return Ok(Exit::Done);
@@ -41,9 +42,13 @@ pub fn kinds(arguments: &Kinds, registry: &Registry) -> Result<Exit, Failure> {
         output::line(section_page(title, &schema).trim_end());
         return Ok(Exit::Done);
     }
+    if name == CONSTRAINTS {
+        output::line(constraints_page().trim_end());
+        return Ok(Exit::Done);
+    }
     let Some(entry) = registry.get(name) else {
         let mut known: Vec<&str> = registry.0.iter().map(|entry| entry.kind).collect();
-        known.extend(["models", "budget", "queries", "traces", "metrics"]);
+        known.extend(["models", "budget", "queries", "traces", "metrics", CONSTRAINTS]);
         let hint = dagfile::nearest(name, &known)
             .map_or_else(|| format!("; there are: {}", known.join(", ")), |near| format!("; did you mean `{near}`?"));
         return Err(Failure::usage(format!("no kind `{name}`{hint}")));
@@ -148,8 +153,10 @@ fn table_of<'a>(parameter: &'a Value, schema: &'a Value) -> Option<&'a Value> {
     if let Some(choices) = parameter["anyOf"].as_array() {
         return choices.iter().find_map(|choice| table_of(choice, schema));
     }
-    if parameter["items"].is_object() {
-        return table_of(&parameter["items"], schema);
+    for inner in ["items", "additionalProperties"] {
+        if parameter[inner].is_object() {
+            return table_of(&parameter[inner], schema);
+        }
     }
     parameter["properties"].is_object().then_some(parameter)
 }
@@ -212,6 +219,28 @@ fn table_page(table: &schemas::Table) -> String {
     page
 }
 
+/// Name of the page of constraints.
+const CONSTRAINTS: &str = "constraints";
+
+/// The kinds of constraints that an instruction may have.
+fn constraints_page() -> String {
+    let mut page = "## Constraints of instructions\n\nWhat `constraints` of a query may hold, as `{id, kwargs}`: the \
+                    kinds of IFEval and IFBench.\n\n"
+        .to_owned();
+    for kind in instruct::kinds() {
+        let parameters = kind.parameters.iter().map(|parameter| {
+            let optional = if parameter.required { "" } else { ", optional" };
+            format!("`{}`: {}{optional}", parameter.name, parameter.shape.expected())
+        });
+        let parameters = parameters.collect::<Vec<_>>().join("; ");
+        let parameters = if parameters.is_empty() { String::new() } else { format!(" ({parameters})") };
+        let uses = kind.uses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let uses = if uses.is_empty() { String::new() } else { format!(" Uses {uses}.") };
+        let _ = writeln!(page, "- `{}`{parameters}: {}.{uses}", kind.id, kind.summary.trim_end_matches('.'));
+    }
+    page
+}
+
 fn markdown(registry: &Registry) -> String {
     let mut text =
         "# Kinds and tables\n\nMade by `pipeline kinds --markdown`; a test compares this page with the code.\n\n"
@@ -228,5 +257,6 @@ fn markdown(registry: &Registry) -> String {
         text += &table_page(table);
         text.push('\n');
     }
+    text += &constraints_page();
     text
 }

@@ -12,4 +12,5 @@ pub mod show;
 pub mod status;
 pub mod try_out;
 pub mod verify;
+pub mod verify_code;
 pub mod worker;

@@ -17,7 +17,8 @@ use crate::text;
 
 /// Runs the command.
 pub fn run(arguments: &Run, registry: &Registry) -> Result<Exit, Failure> {
-    let options = Options { offline: arguments.offline, jobs: arguments.jobs };
+    let options =
+        Options { offline: arguments.offline, jobs: arguments.jobs, unsafe_no_sandbox: arguments.unsafe_no_sandbox };
     let session = Session::open(&arguments.project, registry, options)?;
     let selection = selection(&arguments.which);
     models::ensure_weights(&session, &selection)?;

@@ -14,7 +14,7 @@ use crate::session::{Options, Session};
 
 /// Runs the command.
 pub fn try_out(arguments: &Try, registry: &Registry) -> Result<Exit, Failure> {
-    let options = Options { offline: arguments.offline, jobs: Some(1) };
+    let options = Options { offline: arguments.offline, jobs: Some(1), unsafe_no_sandbox: arguments.unsafe_no_sandbox };
     let session = Session::open(&arguments.project, registry, options)?;
     let index = session.stage(&arguments.stage)?;
     session.listen_for_signals()?;

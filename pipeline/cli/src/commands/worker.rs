@@ -47,7 +47,11 @@ fn work(arguments: &Worker, registry: &Registry) -> Result<(), (u8, String)> {
         limit: None,
         shard_rows: None,
     };
-    let options = Options { offline: arguments.offline, jobs: Some(arguments.jobs) };
+    let options = Options {
+        offline: arguments.offline,
+        jobs: Some(arguments.jobs),
+        unsafe_no_sandbox: arguments.unsafe_no_sandbox,
+    };
     let session =
         Session::open(&project, registry, options).map_err(|failure: Failure| configuration(failure.message))?;
     session.listen_for_signals().map_err(|failure| (TEMPORARY, failure.message))?;

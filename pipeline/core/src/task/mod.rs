@@ -107,6 +107,11 @@ impl<'a> Task<'a> {
         self.setup.source.ok_or_else(|| StageError::Internal("the task has no source file".to_owned()))
     }
 
+    /// Folder for files of this task that are not committed yet; all that lies there goes when the task ends.
+    pub fn folder(&self) -> &'a std::path::Path {
+        self.setup.folder
+    }
+
     /// Set when the run is interrupted; long work looks at it.
     pub fn cancel(&self) -> &'a AtomicBool {
         self.setup.cancel

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use schemas::ids::{self, MessageRef};
 use schemas::{Type, queries as query, traces as trace};
+use serde_json::Value;
 use serde_json::value::RawValue;
+use stage_verify::instruct::Constraint;
 
 use super::cell::{self, Cell, Message};
 use super::extra::left_over;
@@ -123,6 +125,7 @@ impl<'a, 'r> Making<'a, 'r> {
             } else {
                 cell::convert(kind, value).map_err(|needed| Fall::bad(name, path, needed, value))?
             };
+            ensure_known(name, path, &cell)?;
             self.put(target.slot, cell);
             if is_exact {
                 self.taken.push(path);
@@ -149,7 +152,14 @@ impl<'a, 'r> Making<'a, 'r> {
             let zipped = cell::zipped_constraints(first, second);
             let cell =
                 zipped.ok_or_else(|| Fall::bad(name, ids, "a list of ids as long as that of `kwargs`", first))?;
+            ensure_known(name, ids, &cell)?;
             self.put(target.slot, cell);
+            self.taken.extend(values.iter().map(|(path, _)| *path));
+            return Ok(());
+        }
+        if name == query::TESTS {
+            let fields = values.iter().map(|(path, value)| format!("{}: {value}", Value::from(path.last_key())));
+            self.put(target.slot, Cell::Text(Cow::Owned(format!("{{{}}}", fields.collect::<Vec<_>>().join(", ")))));
             self.taken.extend(values.iter().map(|(path, _)| *path));
             return Ok(());
         }
@@ -290,4 +300,15 @@ impl<'a, 'r> Making<'a, 'r> {
         });
         ids::query_id(domain.as_deref(), messages, options.as_deref())
     }
+}
+
+/// Refuses constraints that cannot be checked: what nobody checks would pass for done.
+fn ensure_known(column: &str, path: &Path, cell: &Cell<'_>) -> Result<(), Fall> {
+    let Cell::Constraints(constraints) = cell else { return Ok(()) };
+    for (id, kwargs) in constraints {
+        let wrong = |error: &dyn std::fmt::Display| Fall::at(column, BAD_VALUE, format!("`{path}`: {error}"));
+        let kwargs = serde_json::from_str(kwargs).map_err(|error| wrong(&error))?;
+        Constraint::parse(id, &kwargs).map_err(|error| wrong(&error))?;
+    }
+    Ok(())
 }

@@ -50,7 +50,7 @@ use mapping::Mapping;
 ///
 /// Rows fall out with the reasons `no_prompt` (no user message with text), `no_label` (`label_after` or `label_boxed`
 /// finds nothing), `no_response` and `no_items` (traces), and, only if the stage sets `max_errors`, `broken_line` (a
-/// line that cannot be read) and `bad_value` (a value of the wrong type); without `max_errors` the last two end the
+/// line that cannot be read) and `bad_value` (a value of the wrong type, a constraint that cannot be checked); without `max_errors` the last two end the
 /// run with file and line. A mapped column that no row of a file has ends the run too.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -66,8 +66,9 @@ pub struct Import {
     /// For each column of the table, the column of your files that fills it: a name, or a path into nested values
     /// such as `reward_model.ground_truth`, `prompt[0].content` or `messages[-1].content`. At least `prompt` (a text)
     /// or `messages` (a list of `{role, content, tool_calls}`, which goes first) is needed; `system` makes a system
-    /// message. Several paths, as a list, are joined by `join` for a text, make the items of a list of texts, and for
-    /// `constraints` give ids and kwargs. Ids and `extra` are computed.
+    /// message. Several paths, as a list, are joined by `join` for a text, make the items of a list of texts, for
+    /// `constraints` give ids and kwargs, and for `tests` the fields of one object: `tests = ["test_setup_code",
+    /// "test_list"]`. Ids and `extra` are computed.
     columns: BTreeMap<String, Paths>,
     /// Domain of all rows: math, code, stem, chat or instruct (or map `columns.domain`).
     #[serde(default)]
@@ -166,7 +167,7 @@ fn space() -> String {
 
 impl Stage for Import {
     const KIND: &'static str = "import";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const PORTS: &'static [Port] = &[];
 
     fn example() -> Example {

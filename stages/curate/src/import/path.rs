@@ -72,6 +72,15 @@ impl Path {
         }
     }
 
+    /// The last key of the path.
+    pub fn last_key(&self) -> &str {
+        let last = self.hops.iter().rev().find_map(|hop| match hop {
+            Hop::Key(key) => Some(key.as_str()),
+            Hop::Index(_) => None,
+        });
+        last.unwrap_or(&self.text)
+    }
+
     /// Follows the path from a row.
     pub fn follow<'a>(&self, row: &RowText<'a>) -> Found<'a> {
         if let Some(value) = row.get(&self.text) {

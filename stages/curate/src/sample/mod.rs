@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::calls;
+use crate::template::Template;
 use request::Asking;
 use traces::Chunk;
 
@@ -130,7 +131,7 @@ fn max_tokens() -> u32 {
     4096
 }
 
-/// Name that the recipe gives to the template file.
+/// The parameter of the template, and the name that the recipe gives to its file.
 const TEMPLATE: &str = "template";
 /// Most samples of one query: the requests of a batch of rows are in memory together.
 const MOST_SAMPLES: u32 = 4096;
@@ -185,7 +186,7 @@ impl Stage for Sample {
             return Err(ParamError::new("shots", message));
         }
         if let Some(template) = &self.template {
-            request::compile(template).map_err(|message| ParamError::new("template", message))?;
+            Template::new(template, TEMPLATE)?;
         }
         Ok(())
     }

@@ -3,34 +3,21 @@
 use std::sync::Arc;
 
 use arrow::array::{ListArray, RecordBatch, StringViewArray};
-use minijinja::{Environment, UndefinedBehavior, context};
+use minijinja::context;
 use pipeline_core::rows::{self, Messages, list_texts, text_at};
 use pipeline_core::{Seed, Stage as _, StageError, Task};
 use pipeline_models::{Message, Model, Request, Sampling};
 use schemas::queries;
 
-use super::Sample;
-
-/// Name of the only template.
-const NAME: &str = "template";
-
-/// Checks a template and makes it ready.
-pub(super) fn compile(template: &str) -> Result<Environment<'static>, String> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment
-        .add_template_owned(NAME, template.to_owned())
-        .map_err(|error| format!("the template is wrong: {error:#}"))?;
-    Ok(environment)
-}
+use super::{Sample, TEMPLATE};
+use crate::template::Template;
 
 /// A model and all that its requests share.
 pub(super) struct Asking<'a> {
     pub(super) model: Arc<dyn Model>,
     pub(super) sample: &'a Sample,
     preamble: Vec<Message>,
-    template: Option<Environment<'static>>,
+    template: Option<Template>,
     seed: u64,
 }
 
@@ -46,17 +33,8 @@ pub(super) struct Rows<'a> {
 
 impl<'a> Asking<'a> {
     pub(super) fn new(sample: &'a Sample, task: &Task<'_>, model: Arc<dyn Model>) -> Result<Self, StageError> {
-        let text = match (&sample.template, &sample.template_file) {
-            (Some(text), _) => Some(text.clone()),
-            (None, Some(file)) => {
-                let path = task.env().path(file);
-                Some(std::fs::read_to_string(&path).map_err(StageError::io("read", path))?)
-            }
-            (None, None) => None,
-        };
-        let template = text.map(|text| compile(&text)).transpose();
-        let template =
-            template.map_err(|message| StageError::Param(pipeline_core::ParamError::new("template", message)))?;
+        let (text, file) = (sample.template.as_deref(), sample.template_file.as_deref());
+        let template = Template::given(task, text, file, TEMPLATE)?;
         Ok(Self { model, sample, preamble: sample.preamble(), template, seed: task.seed() })
     }
 
@@ -138,7 +116,7 @@ impl<'a> Asking<'a> {
         Err(StageError::Param(pipeline_core::ParamError::new("template", message)))
     }
 
-    fn render(template: &Environment<'static>, columns: &Rows<'_>, row: usize) -> Result<String, StageError> {
+    fn render(template: &Template, columns: &Rows<'_>, row: usize) -> Result<String, StageError> {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let options = list_texts(columns.options, row);
         let variables = context! {
@@ -147,7 +125,6 @@ impl<'a> Asking<'a> {
             subdomain => owned(text_at(columns.subdomains, row)),
             options => options.map(|options| options.into_iter().map(str::to_owned).collect::<Vec<_>>()),
         };
-        let rendered = template.get_template(NAME).and_then(|template| template.render(variables));
-        rendered.map_err(|error| StageError::Param(pipeline_core::ParamError::new("template", format!("{error:#}"))))
+        template.render(variables)
     }
 }

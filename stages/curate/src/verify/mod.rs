@@ -1,48 +1,120 @@
-//! Judges each trace against its label, by the verifier of its domain.
+//! Judges each trace by the verifier of its domain, and by a judge model what rules cannot settle.
 //!
 //! Every row is annotated: verdict, reason, verifier and version, and the answer that was found. Failures of other
 //! sorts than a wrong answer (no answer, an unreadable label, no verifier) have verdicts of their own, since only
-//! `correct` is ever accepted. Report section 2.2.1 (trace correctness, layer c of the quality control).
+//! `correct` is ever accepted; a failure of the machinery is no verdict at all. Report section 2.2.1 (trace
+//! correctness, layer c of the quality control).
 
-use std::borrow::Cow;
+mod agreement;
+mod panel;
+mod programs;
+mod row;
+mod shelf;
+mod tools;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, StringViewArray};
+use arrow::array::{ArrayRef, BooleanArray, StringViewArray};
 use pipeline_core::row_kinds::write_judged;
 use pipeline_core::{
-    Env, Example, External, Judgement as Kept, Output, ParamError, Port, Ports, Stage, StageError, Step, Task, rows,
+    Env, Example, External, Judgement as Kept, Output, ParamError, Port, Ports, Stage, StageError, Step, TableType,
+    Task, rows,
 };
-use rayon::prelude::*;
 use schemars::JsonSchema;
 use schemas::{queries, traces};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use stage_verify::{Extraction, Judgement, Verdict};
+use stage_verify::Verdict;
 
-use crate::judging::{self, Judged, Looking, VerifierName};
+use self::agreement::Second;
+use self::row::{Order, Outcome};
+use self::shelf::QUERIES;
+use self::tools::Tools;
+use crate::calls;
+use crate::judging::{self, Looking};
+
+pub use self::programs::Programs;
 
 /// Judges each trace against its label and fills `verdict`, `verdict_reason`, `verifier` and `answer`.
 ///
 /// The verifier follows from `domain`: `math` compares mathematics exactly, `stem` (and any question with options)
-/// compares the chosen option. `code` and `instruct` get the verdict `undecided`, reason `no_verifier`; `chat` gets
-/// none. Judged is the answer part (`answer_text`, else `response`): what was only thought never counts, and a trace
-/// that hit its token cap is never correct (`no_answer`, reason `truncated`). A row without a label is
-/// `label_unparsable`, reason `no_label`: the label is at fault, not the trace.
+/// compares the chosen option or a number with its unit, `code` runs the program of the trace against the tests of its
+/// query in a sandbox, `instruct` checks the constraints of its query. `chat` has no verdict; any other domain needs
+/// `verifiers` or a judge. Judged is the answer part (`answer_text`, else `response`): what was only thought never
+/// counts, and a trace that hit its token cap is never correct (`no_answer`, reason `truncated`). A row without label,
+/// tests or constraints is `label_unparsable` (`no_label`, `no_tests`, `no_constraints`): the query is at fault, not
+/// the trace. For code the reason begins with what happened: `wrong_answer`, `runtime_error`, `time_limit`,
+/// `memory_limit`, `output_limit` or `compile_error`. Where the sandbox itself fails there is no verdict: the row waits
+/// for the next run.
+///
+/// ```toml
+/// [stages.verified]
+/// kind = "verify"
+/// inputs = { rows = "paths", queries = "seeds" }   # tests of code problems are looked up in `seeds`
+/// keep = ["correct"]
+/// ```
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verify {
-    /// `strict` (default): only a marked final answer counts (a box, "the answer is", an option's letter). `lenient`:
-    /// without a mark, the last formula, number or letter counts.
+    /// `strict` (default): only a marked final answer counts (a box, "the answer is", an option's letter, a fenced
+    /// program). `lenient`: without a mark, the last formula, number or letter, or the whole text as program, counts.
     #[serde(default)]
     extraction: Looking,
-    /// Verifier for all rows, whatever their domain: `math` or `stem`. By default the domain decides.
+    /// Verifier for all rows, whatever their domain: `math`, `stem`, `code` or `instruct`, or several that are tried in
+    /// turn until one decides. By default the domain decides.
     #[serde(default)]
-    verifier: Option<VerifierName>,
+    verifier: Option<Order>,
+    /// Verifiers by domain, for domains of your own or another order: `{ physics = "stem", math = ["math", "stem"] }`.
+    #[serde(default)]
+    verifiers: BTreeMap<String, Order>,
+    /// How constraints are scored: `strict` (default), or `loose`, where a constraint holds if it holds for one of eight
+    /// views of the response (without first line, last line, both; with and without asterisks).
+    #[serde(default)]
+    scoring: tools::Scoring,
+    /// Largest difference of an open numeric answer of domain `stem` from the label, as a share of the label, 0 to 0.5. By
+    /// default 0.01 where the label has decimals or a unit, and none for a bare whole number.
+    #[serde(default)]
+    tolerance: Option<f64>,
+    /// Languages of programs beside Python and C++, or other commands for those: see `Toolchain`.
+    #[serde(default)]
+    toolchains: BTreeMap<String, programs::Commands>,
+    /// Name of a model in `[models]` that is asked about answers which no rule could settle (`undecided`).
+    #[serde(default)]
+    judge: Option<String>,
+    /// What the judge is asked: a Jinja template that knows `prompt`, `options`, `domain`, `label`, `answer` and
+    /// `response`. Its answer must end with `VERDICT: CORRECT`, `VERDICT: INCORRECT` or `VERDICT: UNSURE`.
+    #[serde(default)]
+    judge_template: Option<String>,
+    /// File with such a template, relative to `dag.toml`.
+    #[serde(default)]
+    judge_template_file: Option<String>,
+    /// Votes of the judge for each row, 1 to 64; most votes win, a tie stays undecided. Default 1.
+    #[serde(default = "one")]
+    judge_votes: u32,
+    /// Temperature of the judge, 0 (default) = greedy.
+    #[serde(default)]
+    judge_temperature: f64,
+    /// Most tokens of an answer of the judge; a cut answer counts for nothing. Default 1024.
+    #[serde(default = "judge_tokens")]
+    judge_max_tokens: u32,
+    /// A second opinion to hold the verdicts against: another verifier, `judge` (asked about every answer), or verdicts
+    /// that came with the data: a column, or `extra.NAME` for a column of your files (true/false, 1/0 or a verdict's
+    /// word). Adds the columns `second_verdict`, `second_reason` and `agrees`, and the output `disagreements`.
+    #[serde(default)]
+    second: Option<String>,
     /// Verdicts whose rows stay; the others fall out with the reason `verdict_...`. `none` stands for rows without a
     /// verdict (chat). By default every row stays.
     #[serde(default)]
     keep: Vec<KeptVerdict>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn judge_tokens() -> u32 {
+    1024
 }
 
 /// A verdict that `keep` may name.
@@ -77,148 +149,212 @@ impl KeptVerdict {
 }
 
 const FILLS: [&str; 4] = [traces::VERDICT, traces::VERDICT_REASON, traces::VERIFIER, traces::ANSWER];
-
-/// What is stored for one row.
-struct Found {
-    judgement: Judgement,
-    verifier: Option<&'static str>,
-}
+/// Share of unreadable labels, tests or constraints in a task from which on the run says so.
+const MANY_FAULTS: f64 = 0.05;
 
 impl Stage for Verify {
     const KIND: &'static str = "verify";
-    const VERSION: u32 = 1;
-    const PORTS: &'static [Port] = &[Port::rows(&["traces"], &[])];
+    const VERSION: u32 = 2;
+    const PORTS: &'static [Port] = &[
+        Port::rows(&["traces"], &[]),
+        Port::rows(&["queries", "traces"], &[queries::QUERY_ID, queries::TESTS])
+            .named(QUERIES, "the queries whose tests traces of code problems are run against")
+            .optional(),
+    ];
+    const MODEL_PARAMS: &'static [&'static str] = &["judge"];
 
     fn example() -> Example {
         let trace = |id: &str, label: &str, answer: &str| json!({ "query_id": "q", "trace_id": id, "domain": "math", "label": label, "answer_text": answer, "finish_reason": "stop" });
         let mut cut = trace("cut", "18", "So she pays \\boxed{18}");
         cut["finish_reason"] = json!("length");
+        let mut shouted = trace("shouted", "", "all small, as it was asked.");
+        shouted["domain"] = json!("instruct");
+        shouted["constraints"] = json!([{ "id": "punctuation:no_comma", "kwargs": "{}" }]);
         let rows = vec![
             trace("right", "18", "So she pays \\boxed{\\$18}."),
             trace("wrong", "18", "The answer is 17."),
             trace("unmarked", "18", "Perhaps 18"),
             cut,
             trace("fraction", "\\frac{1}{2}", "So the share is \\boxed{0.5}."),
+            shouted,
         ];
-        let rejected = ["verdict_incorrect", "verdict_no_answer", "verdict_no_answer"];
+        let rejected = ["verdict_incorrect", "verdict_no_answer", "verdict_no_answer", "verdict_incorrect"];
         Example::rows(json!({ "keep": ["correct"] }), "rows", &traces::TABLE, rows).gives(2, &rejected)
+    }
+
+    fn validate(&self) -> Result<(), ParamError> {
+        let orders = self.verifiers.iter().map(|(domain, order)| (format!("verifiers.{domain}"), order));
+        for (place, order) in orders.chain(self.verifier.iter().map(|order| ("verifier".to_owned(), order))) {
+            if order.all().is_empty() {
+                return Err(ParamError::new(place, "the list of verifiers is empty"));
+            }
+        }
+        if self.tolerance.is_some_and(|tolerance| !(0.0..=0.5).contains(&tolerance)) {
+            return Err(ParamError::new("tolerance", "`tolerance` must lie between 0 and 0.5"));
+        }
+        if self.second() == Some(Second::Judge) && self.judge.is_none() {
+            return Err(ParamError::new("second", "there is no judge to ask; add `judge = \"...\"`"));
+        }
+        programs::validate(&self.toolchains)?;
+        panel::validate(self)
     }
 
     fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
         let rows = inputs.expect("rows")?;
-        judgeable(rows, self.verifier)?;
-        Ok(vec![Output::same(rows.clone().fill(FILLS))])
+        judging::ensure_text(rows)?;
+        if self.verifier.is_none() {
+            judging::ensure_domain(rows)?;
+        }
+        let only_code = self.verifier.as_ref().is_some_and(|order| order.all() == [row::Checker::Code]);
+        if only_code && !may_run_code(inputs) {
+            return Err(ParamError::new("inputs", "no stage before fills `tests`, so there is nothing to run")
+                .hint("give the queries with their tests: `inputs = { rows = \"...\", queries = \"...\" }`"));
+        }
+        let filled = rows.clone().fill(FILLS);
+        match self.second() {
+            Some(second) => {
+                second.ensure(rows)?;
+                agreement::outputs(filled)
+            }
+            None => Ok(vec![Output::same(filled)]),
+        }
     }
 
-    fn externals(&self, _env: &Env, _inputs: &Ports) -> Result<Vec<External>, StageError> {
-        Ok(judging::externals())
+    fn externals(&self, env: &Env, inputs: &Ports) -> Result<Vec<External>, StageError> {
+        let mut externals = judging::externals(&["math", "stem"]);
+        let has = |column: &str| inputs.first("rows").is_some_and(|rows| rows.filled.contains(column));
+        if has(queries::CONSTRAINTS) {
+            externals.extend(judging::externals(&["instruct"]));
+        }
+        if may_run_code(inputs) {
+            externals.extend(judging::externals(&["code"]));
+            externals.extend(programs::externals(env, &self.toolchains)?);
+        }
+        if self.judge.is_some() {
+            externals.push(panel::external());
+        }
+        if let Some(file) = &self.judge_template_file {
+            let digest = env.digest_of(&env.path(file))?.to_string();
+            externals.push(External { name: "judge_template".to_owned(), digest, sliced: false });
+        }
+        Ok(externals)
+    }
+
+    fn is_deterministic(&self, inputs: &Ports) -> bool {
+        // a program near its time limit may pass once and not again
+        self.judge.is_none() && !may_run_code(inputs)
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
+        let tools = Tools::new(self, task)?;
+        if let Some(panel) = &tools.panel {
+            calls::ensure(
+                task,
+                |batch| tools.questions(batch),
+                |requests, progress, cancel| panel.model.ensure(requests, progress, cancel),
+            )?;
+        }
         let schema = task.schema()?;
+        let (mut read, mut failed, mut faults) = (0_u64, Vec::new(), 0_u64);
         for batch in task.batches()? {
             let batch = batch?;
-            let found = self.judge_rows(&batch)?;
-            count_verdicts(task, &found);
-            let batch = rows::with_columns(&batch, &schema, &columns(&found))?;
-            let fates = found.iter().map(|found| self.fate(found.as_ref())).collect();
+            read += batch.num_rows() as u64;
+            let judged = tools.judge(&batch, task.cancel())?;
+            let (batch, judged) = judged.without_failures(&batch, &mut failed)?;
+            faults += count_verdicts(task, &judged.first);
+            let mut columns = columns(&judged.first).to_vec();
+            if let Some(second) = &judged.second {
+                columns.extend(agreement::columns(&judged.first, second));
+            }
+            let batch = rows::with_columns(&batch, &schema, &columns)?;
+            if judged.second.is_some() {
+                agreement::report(task, &batch)?;
+            }
+            let fates = judged.first.iter().map(|outcome| self.fate(outcome)).collect();
             write_judged(task, &batch, fates)?;
         }
-        Ok(())
+        tools.ensure_tests_were_there()?;
+        tell_of_faults(task, faults, read);
+        let what = failed.first().map(|first| format!("traces have no verdict ({first})"));
+        calls::leave_out(task, failed.len() as u64, read, what.as_deref().unwrap_or_default())
     }
-}
-
-/// Refuses rows that can never be judged, before anything runs.
-///
-/// # Errors
-/// When no stage fills a text to judge, or neither a domain nor `verifier` says how.
-pub fn judgeable(rows: &pipeline_core::TableType, verifier: Option<VerifierName>) -> Result<(), ParamError> {
-    if ![traces::ANSWER_TEXT, traces::RESPONSE].iter().any(|name| rows.filled.contains(*name)) {
-        return Err(ParamError::new(
-            "inputs",
-            "no stage before fills `answer_text` or `response`, so there is nothing to judge",
-        ));
-    }
-    if verifier.is_none() && !rows.filled.contains(queries::DOMAIN) {
-        let error = ParamError::new("inputs", "no stage before fills `domain`, which decides the verifier");
-        return Err(error.hint("give `domain` to the kind `import`, or `verifier = \"math\"` here"));
-    }
-    Ok(())
 }
 
 impl Verify {
-    fn judge_rows(&self, batch: &RecordBatch) -> Result<Vec<Option<Found>>, StageError> {
-        let judged = Judged::new(batch)?;
-        let rows = (0..batch.num_rows()).into_par_iter();
-        Ok(rows.map(|row| self.judge_row(&judged, row)).collect())
+    fn second(&self) -> Option<Second> {
+        self.second.as_deref().map(Second::read)
     }
 
-    /// The verdict of a row, `None` where none applies.
-    fn judge_row(&self, judged: &Judged<'_>, row: usize) -> Option<Found> {
-        let Some(judged_as) = judged.judged_as(row, self.verifier) else {
-            let reason = match judged.domain(row) {
-                Some("chat") => return None,
-                Some(domain) => Cow::Owned(format!("no_verifier: domain `{domain}`")),
-                None => Cow::Borrowed("no_verifier: the row has no domain"),
-            };
-            return Some(Found { judgement: Judgement::new(Verdict::Undecided, reason, ""), verifier: None });
-        };
-        let extraction = Extraction::from(self.extraction);
-        let (options, text) = (judged.options(row), judged.text(row).unwrap_or_default());
-        let judgement = if let Some(label) = judged.label(row) {
-            judging::judge(judged_as, label, &options, text, judged.is_cut(row), extraction)
-        } else {
-            let judgement = Judgement::new(Verdict::LabelUnparsable, "no_label", "");
-            let answer = judging::answer_of(judged_as, &options, text, extraction);
-            Judgement { answer: answer.filter(|_| !judged.is_cut(row)), ..judgement }
-        };
-        Some(Found { judgement, verifier: Some(judged_as) })
-    }
-
-    fn fate(&self, found: Option<&Found>) -> Kept {
-        let verdict = found.map(|found| found.judgement.verdict);
+    fn fate(&self, outcome: &Outcome) -> Kept {
+        let verdict = agreement::verdict(outcome);
         if self.keep.is_empty() || self.keep.iter().any(|kept| kept.verdict() == verdict) {
             return Kept::Keep;
         }
         let reason = format!("verdict_{}", word(verdict));
-        match found {
-            Some(found) => {
+        match outcome {
+            Outcome::Found(found) => {
                 let evidence = json!({ "verdict_reason": found.judgement.reason, "answer": found.judgement.answer });
                 Kept::reject_with(reason, evidence)
             }
-            None => Kept::reject(reason),
+            Outcome::None | Outcome::Failed(_) => Kept::reject(reason),
         }
     }
+}
+
+/// Whether rows may bring programs to run: some stage before fills `tests`.
+fn may_run_code(inputs: &Ports) -> bool {
+    let has_tests = |rows: &TableType| rows.filled.contains(queries::TESTS);
+    inputs.first("rows").is_some_and(has_tests) || inputs.first(QUERIES).is_some_and(has_tests)
 }
 
 fn word(verdict: Option<Verdict>) -> &'static str {
     verdict.map_or("none", Verdict::as_str)
 }
 
-fn count_verdicts(task: &mut Task<'_>, found: &[Option<Found>]) {
+/// Counts verdicts; returns the rows whose label, tests or constraints are at fault.
+fn count_verdicts(task: &mut Task<'_>, outcomes: &[Outcome]) -> u64 {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut guessed = 0;
-    for found in found {
-        *counts.entry(word(found.as_ref().map(|found| found.judgement.verdict))).or_default() += 1;
-        guessed += u64::from(found.as_ref().is_some_and(|found| found.judgement.weak));
+    let (mut guessed, mut judged) = (0, 0);
+    for outcome in outcomes {
+        *counts.entry(word(agreement::verdict(outcome))).or_default() += 1;
+        if let Outcome::Found(found) = outcome {
+            guessed += u64::from(found.judgement.weak);
+            judged += u64::from(found.judgement.tier == "judge");
+        }
     }
-    for (verdict, rows) in counts {
-        task.count(&format!("verdict_{verdict}"), rows);
+    for (verdict, rows) in &counts {
+        task.count(&format!("verdict_{verdict}"), *rows);
     }
-    if guessed > 0 {
-        task.count("answers_without_mark", guessed);
+    for (name, rows) in [("answers_without_mark", guessed), ("asked_the_judge", judged)] {
+        if rows > 0 {
+            task.count(name, rows);
+        }
+    }
+    counts.get(Verdict::LabelUnparsable.as_str()).copied().unwrap_or(0)
+}
+
+/// Many unreadable labels are a fault of the import, which would otherwise show as a mere count.
+fn tell_of_faults(task: &Task<'_>, faults: u64, read: u64) {
+    if faults as f64 > read as f64 * MANY_FAULTS {
+        let message = format!(
+            "the labels, tests or constraints of {faults} of {read} rows cannot be read (verdict `label_unparsable`); \
+             `pipeline show` with `--where \"verdict = 'label_unparsable'\"` says why"
+        );
+        task.events().emit(&pipeline_core::Event::Warning { stage: Some(task.stage().to_owned()), message });
     }
 }
 
-fn columns(found: &[Option<Found>]) -> [(&'static str, arrow::array::ArrayRef); 4] {
-    let names: BTreeMap<&str, String> =
-        ["math", "stem"].into_iter().map(|name| (name, judging::verifier_of(name))).collect();
-    let each = || found.iter().map(Option::as_ref);
-    let verdicts: StringViewArray = each().map(|found| found.map(|found| found.judgement.verdict.as_str())).collect();
-    let reasons: StringViewArray = each().map(|found| found.map(|found| found.judgement.reason.as_ref())).collect();
-    let verifiers: StringViewArray =
-        each().map(|found| found?.verifier.and_then(|name| names.get(name)).map(String::as_str)).collect();
-    let answers: StringViewArray = each().map(|found| found?.judgement.answer.as_deref()).collect();
+fn columns(outcomes: &[Outcome]) -> [(&'static str, ArrayRef); 4] {
+    let found = || {
+        outcomes.iter().map(|outcome| match outcome {
+            Outcome::Found(found) => Some(found),
+            Outcome::None | Outcome::Failed(_) => None,
+        })
+    };
+    let verdicts: StringViewArray = found().map(|found| found.map(|found| found.judgement.verdict.as_str())).collect();
+    let reasons: StringViewArray = found().map(|found| found.map(|found| found.judgement.reason.as_ref())).collect();
+    let verifiers: StringViewArray = found().map(|found| found?.verifier.as_deref()).collect();
+    let answers: StringViewArray = found().map(|found| found?.judgement.answer.as_deref()).collect();
     [
         (traces::VERDICT, Arc::new(verdicts)),
         (traces::VERDICT_REASON, Arc::new(reasons)),
@@ -227,5 +363,12 @@ fn columns(found: &[Option<Found>]) -> [(&'static str, arrow::array::ArrayRef); 
     ]
 }
 
+/// The rows for which `keep` says true, and those outcomes.
+fn kept<T>(items: Vec<T>, mask: &BooleanArray) -> Vec<T> {
+    items.into_iter().zip(mask).filter_map(|(item, keep)| keep.unwrap_or(false).then_some(item)).collect()
+}
+
+#[cfg(test)]
+mod judged;
 #[cfg(test)]
 mod tests;

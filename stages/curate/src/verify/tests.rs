@@ -72,7 +72,7 @@ fn a_missing_label_is_the_labels_fault() {
 
 #[test]
 fn a_domain_without_verifier_is_undecided_and_chat_has_no_verdict() {
-    for domain in [json!("code"), json!("instruct"), json!(null)] {
+    for domain in [json!("physics"), json!(null)] {
         let rows = vec![trace(json!({ "domain": domain })), trace(json!({}))];
         let outcome = run(json!({}), rows);
         let row = &outcome.rows()[0];
@@ -80,10 +80,86 @@ fn a_domain_without_verifier_is_undecided_and_chat_has_no_verdict() {
         assert!(row["verdict_reason"].as_str().unwrap().starts_with("no_verifier"));
         assert_eq!(row["verifier"], json!(null));
     }
-    let outcome = run(json!({}), vec![trace(json!({ "domain": "chat" }))]);
+    let outcome = run(json!({}), vec![trace(json!({ "domain": "chat", "label": null }))]);
     let row = &outcome.rows()[0];
     assert_eq!((&row["verdict"], &row["verdict_reason"], &row["answer"]), (&json!(null), &json!(null), &json!(null)));
     assert_eq!(outcome.counters["verdict_none"], 1);
+}
+
+#[test]
+fn a_domain_of_ones_own_gets_its_verifiers_in_turn() {
+    let row = || {
+        vec![trace(
+            json!({ "domain": "physics", "response": "The answer is B.", "label": "B", "options": ["1 m", "2 m"] }),
+        )]
+    };
+    let outcome = run(json!({ "verifiers": { "physics": "stem" } }), row());
+    assert_eq!(outcome.rows()[0]["verdict"], json!("correct"));
+    let constraint = json!([{ "id": "punctuation:no_comma", "kwargs": "{}" }]);
+    let rows = vec![trace(json!({ "domain": "both", "response": "I cannot say.", "constraints": constraint }))];
+    let outcome = run(json!({ "verifiers": { "both": ["math", "instruct"] } }), rows);
+    assert_eq!(outcome.rows()[0]["verdict"], json!("correct"), "math finds no answer, so the next one decides");
+    assert!(outcome.rows()[0]["verifier"].as_str().unwrap().starts_with("instruct@"));
+}
+
+#[test]
+fn constraints_are_checked_in_the_answer_part() {
+    let row = |response: &str, constraints: Value| {
+        trace(json!({ "domain": "instruct", "label": null, "response": response, "constraints": constraints }))
+    };
+    let no_comma = || json!([{ "id": "punctuation:no_comma", "kwargs": null }]);
+    let rows = vec![
+        row("<think>First, I think.</think>No comma here.", no_comma()),
+        row("Well, one.", no_comma()),
+        row("**Well, one.", json!([{ "id": "keywords:existence", "kwargs": "{}" }])),
+        row("", no_comma()),
+        row("Fine.", json!(null)),
+    ];
+    let outcome = run(json!({}), rows);
+    let found = [
+        ("correct", ""),
+        ("incorrect", "constraint_failed"),
+        ("label_unparsable", "constraint_unreadable"),
+        ("no_answer", ""),
+        ("label_unparsable", "no_constraints"),
+    ];
+    for (row, (verdict, reason)) in outcome.rows().iter().zip(found) {
+        assert_eq!(row["verdict"], json!(verdict), "{row}");
+        assert!(row["verdict_reason"].as_str().unwrap().starts_with(reason), "{row}");
+    }
+}
+
+#[test]
+fn an_unknown_constraint_ends_the_stage_before_anything_passes() {
+    let rows =
+        vec![trace(json!({ "domain": "instruct", "constraints": [{ "id": "punctuation:no_coma", "kwargs": "{}" }] }))];
+    let trial = Trial::new(&entry(), json!({})).rows("rows", &traces::TABLE, rows).run(&Cut::WHOLE);
+    let message = trial.unwrap_err().to_string();
+    assert!(message.contains("no_coma") && message.contains("no_comma"), "{message}");
+}
+
+#[test]
+fn a_second_opinion_is_held_against_the_first() {
+    let row = |answer: &str, extra: &str| trace(json!({ "response": format!("\\boxed{{{answer}}}"), "extra": extra }));
+    let rows = vec![
+        row("18", "{\"ok\": true}"),
+        row("18", "{\"ok\": 0}"),
+        row("17", "{\"ok\": \"correct\"}"),
+        row("17", "{\"ok\": false}"),
+        row("17", "{}"),
+    ];
+    let outcome = run(json!({ "second": "extra.ok", "keep": ["correct"] }), rows);
+    assert_eq!(outcome.column("agrees"), [json!(true), json!(false)]);
+    assert_eq!(outcome.output("disagreements").len(), 2, "rejected rows are among them");
+    let counters = &outcome.counters;
+    assert_eq!((counters["agreements"], counters["disagreements"], counters["not_comparable"]), (2, 2, 1));
+    assert_eq!(counters["first_correct_second_incorrect"], 1);
+    let outcome = run(json!({ "second": "stem" }), vec![trace(json!({}))]);
+    assert_eq!(outcome.rows()[0]["second_verdict"], json!("correct"));
+    let entry = entry();
+    let nothing =
+        Trial::new(&entry, json!({ "second": "nobody" })).rows("rows", &traces::TABLE, vec![trace(json!({}))]);
+    assert!(matches!(nothing.run(&Cut::WHOLE), Err(StageError::Param(_))));
 }
 
 #[test]

@@ -241,3 +241,31 @@ fn externals_name_each_file_and_its_content() {
     project.write("data/p.jsonl", numbered(3));
     assert_ne!(stage.externals(&project.env, &Ports::default()).unwrap()[0].digest, externals[0].digest);
 }
+
+#[test]
+fn constraints_that_nobody_can_check_end_the_import_with_their_place() {
+    let line = |id: &str, kwargs: &str| format!("{{\"q\": \"x\", \"ids\": [\"{id}\"], \"kwargs\": [{kwargs}]}}\n");
+    let good = line("keywords:existence", r#"{"keywords": ["sun"], "num_words": null}"#);
+    let params = json!({"files": ["p.jsonl"], "columns": {"prompt": "q", "constraints": ["ids", "kwargs"]}});
+    for (id, kwargs, wrong) in [
+        ("keywords:existance", r#"{"keywords": ["sun"]}"#, "keywords:existance"),
+        ("keywords:existence", "{}", "keywords"),
+        ("keywords:existence", r#"{"keywords": 3}"#, "keywords"),
+    ] {
+        let project = Project::with("p.jsonl", format!("{good}{}", line(id, kwargs)));
+        let error = project.error(&params);
+        assert!(error.contains("line 2") && error.contains(wrong), "{error}");
+    }
+    let imported = Project::with("p.jsonl", good).import(&params).unwrap();
+    assert_eq!(imported.rows.len(), 1);
+}
+
+#[test]
+fn several_paths_of_tests_are_the_fields_of_one_object() {
+    let line = r#"{"q": "x", "setup": "import math", "list": ["assert f(1) == 2", "assert f(2) == 3"]}"#;
+    let columns = json!({"prompt": "q", "tests": ["setup", "list"]});
+    let rows = Project::with("p.jsonl", line).rows(&json!({"files": ["p.jsonl"], "columns": columns}));
+    let tests: Value = serde_json::from_str(rows[0]["tests"].as_str().unwrap()).unwrap();
+    assert_eq!(tests, json!({"setup": "import math", "list": ["assert f(1) == 2", "assert f(2) == 3"]}));
+    assert_eq!(extra(&rows[0]), json!({}));
+}
