@@ -59,6 +59,7 @@ fn b055_huge_answers_are_bounded_by_counters() {
     let boxes = "\\boxed{1} ".repeat(20_000);
     let open = "\\frac{".repeat(20_000);
     let powers = "x^{".repeat(5000) + "2" + &"}".repeat(5000);
+    let matrices = "\\begin{pmatrix}x&2&3\\\\4&y&6\\\\7&8&9\\end{pmatrix}".repeat(60);
     let minus = "-".repeat(100_000) + "1";
     let bars = "|".repeat(4000);
     let product = (1..900).map(|factor| format!("(x+{factor})")).collect::<Vec<_>>().concat();
@@ -74,6 +75,7 @@ fn b055_huge_answers_are_bounded_by_counters() {
         &boxes,
         &open,
         &powers,
+        &matrices,
         &minus,
         &bars,
         &product,

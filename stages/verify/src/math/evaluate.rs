@@ -58,7 +58,7 @@ pub struct Budget {
 }
 
 /// Steps of one verification.
-pub const MAX_STEPS: u32 = 60_000;
+pub const MAX_STEPS: u32 = 30_000;
 pub(super) const MAX_FACTORIAL: u64 = 5_000;
 pub(super) const MAX_TERMS: u64 = 5_000;
 
@@ -212,10 +212,16 @@ impl Evaluator<'_> {
     pub(super) fn charge(&self, number: &Number) -> Result<(), Failure> {
         let bits = [&number.real, &number.imaginary]
             .into_iter()
-            .map(|part| if let Real::Exact(value) = part { size(value) } else { 2048 })
+            .map(|part| match part {
+                // fractions are reduced, which costs more than the product
+                Real::Exact(value) if !value.denominator().is_one() => 2 * size(value),
+                Real::Exact(value) => size(value),
+                Real::Ball { .. } => 2048,
+            })
             .max()
             .unwrap_or(0);
-        self.budget.spend(bits / 512)
+        // the work grows faster than the length
+        self.budget.spend(bits / 512 * (1 + bits / 8192))
     }
 
     pub(super) fn add(&self, a: &Number, b: &Number) -> Result<Number, Failure> {
@@ -297,11 +303,14 @@ impl Evaluator<'_> {
             }
         }
         // what will not stay exact is rounded at once: exact squares up to the bound cost more than all the rest
-        if let Some(value) = square.rational()
-            && (size(value) as u64).saturating_mul(count) > MAX_BITS as u64
-        {
-            let (middle, error, _) = self.arithmetic.ball(&square.real);
-            square = real(Real::Ball { middle, error, rough: true });
+        for part in [&mut square.real, &mut square.imaginary] {
+            if let Real::Exact(value) = part
+                && *value != RBig::ZERO
+                && (size(value) as u64).saturating_mul(count) > MAX_BITS as u64
+            {
+                let (middle, error, _) = self.arithmetic.ball(part);
+                *part = Real::Ball { middle, error, rough: true };
+            }
         }
         // the float's exponent must hold the result
         let height = self.arithmetic.ball(&square.real).0;

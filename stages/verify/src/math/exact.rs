@@ -8,7 +8,7 @@ use dashu::{
 };
 
 /// Exact numbers grow to this many bits in numerator or denominator before they become rough.
-pub const MAX_BITS: usize = 1 << 17;
+pub const MAX_BITS: usize = 1 << 16;
 
 /// Bits of the larger of numerator and denominator.
 pub fn size(value: &RBig) -> usize {

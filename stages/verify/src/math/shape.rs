@@ -126,8 +126,25 @@ fn matrix_sum(items: &[Node]) -> Option<Node> {
     total.map(Node::Matrix)
 }
 
+/// Matrices that are multiplied out: with entries that are formulas, and with whole or decimal ones.
+const MOST_SYMBOLIC: usize = 2;
+const MOST_MATRICES: usize = 32;
+
+/// One entry of a product: a number where all that goes in is one.
+fn cell(row: &[Node], rows: &[Vec<Node>], column: usize) -> Node {
+    let mut sum = RBig::ZERO;
+    for (a, b) in row.iter().zip(rows) {
+        let (Node::Number(x), Node::Number(y)) = (a, &b[column]) else {
+            return Node::Add(row.iter().zip(rows).map(|(a, b)| a.clone().times(b[column].clone())).collect());
+        };
+        sum += x * y;
+    }
+    Node::Number(sum)
+}
+
 fn matrix_product(items: &[Node]) -> Option<Node> {
     let mut total: Option<Vec<Vec<Node>>> = None;
+    let mut factors = 1;
     let mut scale = Vec::new();
     for item in items {
         let Node::Matrix(rows) = item else {
@@ -145,17 +162,15 @@ fn matrix_product(items: &[Node]) -> Option<Node> {
                 {
                     return None;
                 }
-                left.iter()
-                    .map(|row| {
-                        (0..width)
-                            .map(|column| {
-                                Node::Add(
-                                    row.iter().zip(rows).map(|(a, b)| a.clone().times(b[column].clone())).collect(),
-                                )
-                            })
-                            .collect()
-                    })
-                    .collect()
+                // entries that stay formulas grow threefold with every further matrix
+                factors += 1;
+                let product: Vec<Vec<Node>> =
+                    left.iter().map(|row| (0..width).map(|column| cell(row, rows, column)).collect()).collect();
+                let symbolic = product.iter().flatten().any(|cell| !matches!(cell, Node::Number(_)));
+                if symbolic && factors > MOST_SYMBOLIC || factors > MOST_MATRICES {
+                    return None;
+                }
+                product
             }
         });
     }

@@ -278,8 +278,7 @@ impl Source {
                 }
             }
             if text.len() > 4000 {
-                let end = self.cut(&text[..4000]);
-                text.truncate(end);
+                text.truncate(text.floor_char_boundary(4000));
             }
         }
         text
