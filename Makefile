@@ -52,5 +52,5 @@ check-generated:
 
 ci: fmt lint docs deny test run-offline run ## what must pass before a change lands
 
-verify-report: ## confusion tables and speeds of the verifier of mathematics, math-verify beside it
+verify-report: ## confusion tables, misses and speeds of all verifiers on the case sets, math-verify beside ours
 	python3 tests/tools/verification_report.py

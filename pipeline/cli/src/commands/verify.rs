@@ -43,7 +43,9 @@ pub fn verify(arguments: &Verify) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let mut line = format!("{}: ", judgement.verdict.as_str());
-    line.push_str(if compared.is_empty() { &judgement.reason } else { &compared });
+    let reason = judgement.reason.trim_start_matches(&line);
+    let said = if compared.is_empty() { reason.to_owned() } else { compared };
+    line.push_str(&said);
     let mut marks = Vec::new();
     if !judgement.tier.is_empty() {
         let by = match arguments.domain {
@@ -85,7 +87,14 @@ pub fn text_of(path: &Path) -> Result<String, Failure> {
 /// Refuses arguments that another domain takes.
 pub fn refuse(domain: &str, given: &[(&str, bool)]) -> Result<(), Failure> {
     match given.iter().find(|(_, is_given)| *is_given) {
-        Some((name, _)) => Err(Failure::usage(format!("`{name}` means nothing for `--domain {domain}`"))),
+        Some((name, _)) => {
+            let way_out = match *name {
+                "--program" | "--tests" | "--language" => "; programs are judged with `--domain code`",
+                "--constraint" | "--loose" => "; constraints are checked with `--domain instruct`",
+                _ => "",
+            };
+            Err(Failure::usage(format!("`{name}` means nothing for `--domain {domain}`{way_out}")))
+        }
         None => Ok(()),
     }
 }
@@ -99,9 +108,14 @@ fn answer(arguments: &Verify) -> Result<Shown, Failure> {
             ("--program", arguments.program.is_some()),
             ("--tests", arguments.tests.is_some()),
             ("--constraint", !arguments.constraints.is_empty()),
+            ("--language", arguments.language.is_some()),
+            ("--loose", arguments.loose),
             ("--tolerance", is_math && arguments.tolerance.is_some()),
         ],
     )?;
+    if arguments.tolerance.is_some_and(|tolerance| !(0.0..=0.5).contains(&tolerance)) {
+        return Err(Failure::usage("`--tolerance` must lie between 0 and 0.5".to_owned()));
+    }
     let Some(label) = &arguments.label else {
         return Err(Failure::usage(format!("`--domain {domain}` compares with a label; give `--label`")));
     };
@@ -109,7 +123,7 @@ fn answer(arguments: &Verify) -> Result<Shown, Failure> {
     let is_open = is_math && options.is_empty();
     let judgement = match (&arguments.answer, &arguments.response) {
         (Some(answer), _) if is_open => math::equivalent(label, answer).with_answer(answer.as_str(), false),
-        (Some(answer), _) => choice(arguments, label, &options, answer, Extraction::Lenient),
+        (Some(answer), _) => bare_choice(arguments, label, &options, answer),
         (None, Some(file)) => {
             let text = text_of(file)?;
             if is_open {
@@ -131,6 +145,15 @@ fn answer(arguments: &Verify) -> Result<Shown, Failure> {
         Verdict::NoAnswer | Verdict::LabelUnparsable => String::new(),
     };
     Ok(Shown { judgement, compared, details: json!({ "label": label }) })
+}
+
+/// An answer by itself: where nothing in it marks the choice, all of it is the choice.
+fn bare_choice(arguments: &Verify, label: &str, options: &[&str], answer: &str) -> Judgement {
+    let judgement = choice(arguments, label, options, answer, Extraction::Strict);
+    if judgement.verdict != Verdict::NoAnswer {
+        return judgement;
+    }
+    choice(arguments, label, options, &format!("\\boxed{{{answer}}}"), Extraction::Strict)
 }
 
 fn choice(arguments: &Verify, label: &str, options: &[&str], text: &str, extraction: Extraction) -> Judgement {

@@ -20,6 +20,7 @@ pub fn verify(arguments: &Verify) -> Result<Shown, Failure> {
             ("--label", arguments.label.is_some()),
             ("--options", !arguments.options.is_empty()),
             ("--constraint", !arguments.constraints.is_empty()),
+            ("--loose", arguments.loose),
             ("--tolerance", arguments.tolerance.is_some()),
         ],
     )?;
@@ -53,7 +54,7 @@ pub fn verify(arguments: &Verify) -> Result<Shown, Failure> {
             Err(judgement) => return Ok(Shown { judgement, compared: String::new(), details: json!({}) }),
         },
     };
-    let named = arguments.language.as_deref().map(language).or_else(|| tests.language().map(language)).or(found);
+    let named = arguments.language.as_deref().map(language).or(found).or_else(|| tests.language().map(language));
     let language = named.unwrap_or_else(|| "python".to_owned());
     let report = judge.run(&language, &source, &tests).map_err(failed)?;
     let judgement = code::judgement(&report, &tests);

@@ -9,7 +9,7 @@ use arrow::compute::{cast, take_record_batch};
 use arrow::datatypes::{DataType, Field};
 use pipeline_core::{Output, ParamError, StageError, TableType, Task, rows};
 use schemas::{queries, traces};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use stage_verify::{Judgement, Verdict};
 
 use super::row::{Checker, Outcome};
@@ -82,8 +82,10 @@ impl Second {
             Self::Extra(field) => {
                 let texts = rows::texts(batch, queries::EXTRA)?;
                 let value = |row| {
-                    let extra: Map<String, Value> = serde_json::from_str(rows::text_at(texts, row)?).ok()?;
-                    match extra.get(field)? {
+                    let extra: Value = serde_json::from_str(rows::text_at(texts, row)?).ok()?;
+                    let found =
+                        extra.get(field).or_else(|| field.split('.').try_fold(&extra, |part, key| part.get(key)));
+                    match found? {
                         Value::String(text) => verdict_of(text),
                         other => verdict_of(&other.to_string()),
                     }
@@ -165,11 +167,11 @@ pub fn verdict(outcome: &Outcome) -> Option<Verdict> {
     }
 }
 
-/// Counts who said what, and writes the rows on which the two part.
+/// Counts who said what, and writes the rows on which the two part; returns how many rows could be compared.
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn report(task: &mut Task<'_>, batch: &RecordBatch) -> Result<(), StageError> {
+pub fn report(task: &mut Task<'_>, batch: &RecordBatch) -> Result<u64, StageError> {
     let (first, second) = (rows::texts(batch, traces::VERDICT)?, rows::texts(batch, SECOND)?);
     let agrees = rows::booleans(batch, AGREES)?;
     let mut parting = Vec::new();
@@ -185,5 +187,6 @@ pub fn report(task: &mut Task<'_>, batch: &RecordBatch) -> Result<(), StageError
             None => task.count("not_comparable", 1),
         }
     }
-    task.write_to(DISAGREEMENTS, &take_record_batch(batch, &UInt64Array::from(parting))?)
+    task.write_to(DISAGREEMENTS, &take_record_batch(batch, &UInt64Array::from(parting))?)?;
+    Ok((batch.num_rows() - agrees.null_count()) as u64)
 }

@@ -10,16 +10,16 @@ mod panel;
 mod programs;
 mod row;
 mod shelf;
+mod telling;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, StringViewArray};
+use arrow::array::BooleanArray;
 use pipeline_core::row_kinds::write_judged;
 use pipeline_core::{
-    Env, Example, External, Judgement as Kept, Output, ParamError, Port, Ports, Stage, StageError, Step, TableType,
-    Task, rows,
+    Env, Event, Example, External, Judgement as Kept, Output, ParamError, Port, Ports, Stage, StageError, Step,
+    TableType, Task, rows,
 };
 use schemars::JsonSchema;
 use schemas::{queries, traces};
@@ -30,6 +30,7 @@ use stage_verify::Verdict;
 use self::agreement::Second;
 use self::row::{Order, Outcome};
 use self::shelf::QUERIES;
+use self::telling::{Faults, columns, count_verdicts, word};
 use self::tools::Tools;
 use crate::calls;
 use crate::judging::{self, Looking};
@@ -149,8 +150,6 @@ impl KeptVerdict {
 }
 
 const FILLS: [&str; 4] = [traces::VERDICT, traces::VERDICT_REASON, traces::VERIFIER, traces::ANSWER];
-/// Share of unreadable labels, tests or constraints in a task from which on the run says so.
-const MANY_FAULTS: f64 = 0.05;
 
 impl Stage for Verify {
     const KIND: &'static str = "verify";
@@ -255,26 +254,31 @@ impl Stage for Verify {
             )?;
         }
         let schema = task.schema()?;
-        let (mut read, mut failed, mut faults) = (0_u64, Vec::new(), 0_u64);
+        let (mut read, mut failed, mut faults, mut compared) = (0_u64, Vec::new(), Faults::default(), 0);
         for batch in task.batches()? {
             let batch = batch?;
             read += batch.num_rows() as u64;
             let judged = tools.judge(&batch, task.cancel())?;
             let (batch, judged) = judged.without_failures(&batch, &mut failed)?;
-            faults += count_verdicts(task, &judged.first);
+            faults.add(count_verdicts(task, &judged.first));
             let mut columns = columns(&judged.first).to_vec();
             if let Some(second) = &judged.second {
                 columns.extend(agreement::columns(&judged.first, second));
             }
             let batch = rows::with_columns(&batch, &schema, &columns)?;
             if judged.second.is_some() {
-                agreement::report(task, &batch)?;
+                compared += agreement::report(task, &batch)?;
             }
             let fates = judged.first.iter().map(|outcome| self.fate(outcome)).collect();
             write_judged(task, &batch, fates)?;
         }
         tools.ensure_tests_were_there()?;
-        tell_of_faults(task, faults, read);
+        faults.tell(task, read);
+        if let (Some(second), 0, 1..) = (&self.second, compared, read) {
+            let message =
+                format!("none of {read} verdicts could be compared with `{second}`: no row has a verdict there");
+            task.events().emit(&Event::Warning { stage: Some(task.stage().to_owned()), message });
+        }
         let what = failed.first().map(|first| format!("traces have no verdict ({first})"));
         calls::leave_out(task, failed.len() as u64, read, what.as_deref().unwrap_or_default())
     }
@@ -305,62 +309,6 @@ impl Verify {
 fn may_run_code(inputs: &Ports) -> bool {
     let has_tests = |rows: &TableType| rows.filled.contains(queries::TESTS);
     inputs.first("rows").is_some_and(has_tests) || inputs.first(QUERIES).is_some_and(has_tests)
-}
-
-fn word(verdict: Option<Verdict>) -> &'static str {
-    verdict.map_or("none", Verdict::as_str)
-}
-
-/// Counts verdicts; returns the rows whose label, tests or constraints are at fault.
-fn count_verdicts(task: &mut Task<'_>, outcomes: &[Outcome]) -> u64 {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    let (mut guessed, mut judged) = (0, 0);
-    for outcome in outcomes {
-        *counts.entry(word(agreement::verdict(outcome))).or_default() += 1;
-        if let Outcome::Found(found) = outcome {
-            guessed += u64::from(found.judgement.weak);
-            judged += u64::from(found.judgement.tier == "judge");
-        }
-    }
-    for (verdict, rows) in &counts {
-        task.count(&format!("verdict_{verdict}"), *rows);
-    }
-    for (name, rows) in [("answers_without_mark", guessed), ("asked_the_judge", judged)] {
-        if rows > 0 {
-            task.count(name, rows);
-        }
-    }
-    counts.get(Verdict::LabelUnparsable.as_str()).copied().unwrap_or(0)
-}
-
-/// Many unreadable labels are a fault of the import, which would otherwise show as a mere count.
-fn tell_of_faults(task: &Task<'_>, faults: u64, read: u64) {
-    if faults as f64 > read as f64 * MANY_FAULTS {
-        let message = format!(
-            "the labels, tests or constraints of {faults} of {read} rows cannot be read (verdict `label_unparsable`); \
-             `pipeline show` with `--where \"verdict = 'label_unparsable'\"` says why"
-        );
-        task.events().emit(&pipeline_core::Event::Warning { stage: Some(task.stage().to_owned()), message });
-    }
-}
-
-fn columns(outcomes: &[Outcome]) -> [(&'static str, ArrayRef); 4] {
-    let found = || {
-        outcomes.iter().map(|outcome| match outcome {
-            Outcome::Found(found) => Some(found),
-            Outcome::None | Outcome::Failed(_) => None,
-        })
-    };
-    let verdicts: StringViewArray = found().map(|found| found.map(|found| found.judgement.verdict.as_str())).collect();
-    let reasons: StringViewArray = found().map(|found| found.map(|found| found.judgement.reason.as_ref())).collect();
-    let verifiers: StringViewArray = found().map(|found| found?.verifier.as_deref()).collect();
-    let answers: StringViewArray = found().map(|found| found?.judgement.answer.as_deref()).collect();
-    [
-        (traces::VERDICT, Arc::new(verdicts)),
-        (traces::VERDICT_REASON, Arc::new(reasons)),
-        (traces::VERIFIER, Arc::new(verifiers)),
-        (traces::ANSWER, Arc::new(answers)),
-    ]
 }
 
 /// The rows for which `keep` says true, and those outcomes.

@@ -47,7 +47,7 @@ impl Checker {
 
 /// One verifier, or several that are tried in turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a verifier (`math`, `stem`, `code`, `instruct`) or a list of them")]
 pub enum Order {
     /// One.
     One(Checker),

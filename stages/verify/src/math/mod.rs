@@ -235,6 +235,7 @@ fn other_reading((label, a): (&Side, &Parsed), (answer, b): (&Side, &Parsed), bu
             }
         }
         if parsed.doubts.decimal
+            && has_decimals(&here.text)
             && there.text.contains('.')
             && let (Some(Parsed { node: Node::Number(decimal), .. }), Node::Number(number)) =
                 (again(&here.text, Commas::Decimal, false), &other.node)
@@ -254,6 +255,11 @@ fn other_reading((label, a): (&Side, &Parsed), (answer, b): (&Side, &Parsed), bu
         }
     }
     None
+}
+
+/// Whether two digits or more stand behind the comma: `3,4` is a list of two numbers in every country.
+fn has_decimals(text: &str) -> bool {
+    text.rsplit_once(',').is_some_and(|(_, places)| places.bytes().take_while(u8::is_ascii_digit).count() > 1)
 }
 
 /// Whether `decimal` writes the value of `node`, whose decimals never end, rounded at its last of twelve or more digits.
