@@ -81,8 +81,8 @@ impl Compare {
             return false;
         };
         let whole = |text: &str| text.bytes().all(|letter| letter.is_ascii_digit() || b"+-".contains(&letter));
-        if whole_numbers_are_exact && whole(got) && whole(expected) {
-            return false;
+        if whole_numbers_are_exact && whole(expected) {
+            return !whole(got) && near_whole(got, expected, tolerance);
         }
         within(got, expected, tolerance)
     }
@@ -121,6 +121,21 @@ fn within(got: &str, expected: &str, tolerance: f64) -> bool {
     got.is_finite() && expected.is_finite() && (got - expected).abs() <= tolerance * expected.abs().max(1.0)
 }
 
+/// Whether a number with decimals stands for an expected whole one: the difference is absolute, since a share of a large
+/// whole number is another number; and from 16 digits on nothing but the same value will do.
+fn near_whole(got: &str, expected: &str, tolerance: f64) -> bool {
+    let (Some(left), Some(right)) = (Decimal::read(got), Decimal::read(expected.trim_start_matches('+'))) else {
+        return false;
+    };
+    if left == right {
+        return true;
+    }
+    let is_small = expected.bytes().filter(u8::is_ascii_digit).count() < 16;
+    let difference = |left: f64, right: f64| (left - right).abs();
+    is_small
+        && matches!((got.parse::<f64>(), expected.parse::<f64>()), (Ok(left), Ok(right)) if difference(left, right) <= tolerance)
+}
+
 /// Whether a returned value equals the expected one: same kind, lists item by item, maps by key,
 /// numbers by value. Numbers of which at least one has a fraction or an exponent may differ by
 /// `tolerance`; whole numbers may not.
@@ -144,7 +159,12 @@ fn same_number(got: &str, expected: &str, tolerance: f64) -> bool {
         return false;
     };
     let whole = |text: &str| !text.contains(['.', 'e', 'E']);
-    left == right || (!(whole(got) && whole(expected)) && within(got, expected, tolerance))
+    match (whole(got), whole(expected)) {
+        _ if left == right => true,
+        (true, true) => false,
+        (false, true) => near_whole(got, expected, tolerance),
+        (_, false) => within(got, expected, tolerance),
+    }
 }
 
 /// A decimal number in its one normal form: 0.`digits` * 10^`exponent`, no zero at either end.
@@ -194,6 +214,12 @@ mod tests {
         );
         assert!(same("float:1e-6", "1000000.9", "1000000") && !same("float:1e-6", "x", "y"));
         assert!(same("decimals:1e-6", "5.0", "5") && !same("decimals:1e-6", "1000001", "1000000"));
+        assert!(same("decimals:1e-6", "1.9999999999", "2") && same("decimals:1e-6", "1e3", "1000"));
+        for (got, expected) in
+            [("1000000500.0", "1000000007"), ("9007199254740992.0", "9007199254740993"), ("nan", "5")]
+        {
+            assert!(!same("decimals:1e-6", got, expected), "{got} for {expected}");
+        }
     }
 
     #[test]

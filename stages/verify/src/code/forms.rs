@@ -203,6 +203,9 @@ fn checked(entries: &Entries) -> Result<Form, TestsError> {
             "a function `check(candidate)` was expected; other statements go into `asserts`",
         ));
     }
+    if !["assert", "raise"].iter().any(|word| test.contains(word)) {
+        return Err(TestsError::wrong("test", "`check` asserts nothing, so every program would pass it"));
+    }
     let setup = match get(entries, "prompt") {
         None | Some(Json::Null) => String::new(),
         Some(Json::Text(prompt)) => prompt.clone(),

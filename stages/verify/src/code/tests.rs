@@ -301,10 +301,20 @@ fn each<T>(
 
 pub(super) fn statements(place: &str, items: &[Json]) -> Result<Vec<String>, TestsError> {
     let read = |(index, item): (usize, &Json)| match item {
-        Json::Text(text) if !text.trim().is_empty() => Ok(text.clone()),
+        Json::Text(text) if tests_something(text) => Ok(text.clone()),
+        Json::Text(_) => Err(TestsError::wrong(
+            format!("{place}[{index}]"),
+            "the statement tests nothing, so every program would pass it; leave it out",
+        )),
         other => Err(expected(&format!("{place}[{index}]"), "the text of a statement", Some(other))),
     };
     items.iter().enumerate().map(read).collect()
+}
+
+/// Whether a statement is more than comments and `pass`.
+fn tests_something(text: &str) -> bool {
+    let idle = |line: &str| line.is_empty() || line.starts_with('#') || line == "pass";
+    !text.lines().all(|line| idle(line.trim()))
 }
 
 fn stdin_case(place: &str, entries: &Entries) -> Result<StdinCase, TestsError> {

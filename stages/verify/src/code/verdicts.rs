@@ -69,7 +69,8 @@ impl Verdicts {
         let mut names = Vec::new();
         for entry in fs::read_dir(folder).map_err(wrong(folder))? {
             let path = entry.map_err(wrong(folder))?.path();
-            if path.extension().is_some_and(|end| end == "jsonl") {
+            // a folder or a pipe of that name holds no reports, and opening a pipe would wait for ever
+            if path.extension().is_some_and(|end| end == "jsonl") && path.is_file() {
                 names.push(path);
             }
         }

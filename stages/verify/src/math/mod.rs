@@ -257,9 +257,13 @@ fn other_reading((label, a): (&Side, &Parsed), (answer, b): (&Side, &Parsed), bu
     None
 }
 
-/// Whether two digits or more stand behind the comma: `3,4` is a list of two numbers in every country.
+/// Whether two digits or more stand behind the comma, or a zero before it: `3,4` is a list of two numbers in every
+/// country.
 fn has_decimals(text: &str) -> bool {
-    text.rsplit_once(',').is_some_and(|(_, places)| places.bytes().take_while(u8::is_ascii_digit).count() > 1)
+    text.rsplit_once(',').is_some_and(|(whole, places)| {
+        let whole = whole.trim_matches([' ', '$', '-', '+']);
+        whole == "0" || places.bytes().take_while(u8::is_ascii_digit).count() > 1
+    })
 }
 
 /// Whether `decimal` writes the value of `node`, whose decimals never end, rounded at its last of twelve or more digits.

@@ -127,6 +127,15 @@ impl Counters {
         })
     }
 
+    /// Lifts the memory limit once the run has ended: what is told of it is copied twice, and the supervisor must not be
+    /// killed for that.
+    pub fn lift(&self) {
+        let none = if self.version == Version::One { "-1" } else { "max" };
+        for kind in [Kind::SwapLimit, Kind::MemoryLimit] {
+            drop(self.write(kind, none));
+        }
+    }
+
     /// Processor time of the run; `None` if it is not counted.
     pub fn cpu_since(&self, start: &Start) -> Option<Duration> {
         let own = system::usage(false).cpu.saturating_sub(start.own_cpu);

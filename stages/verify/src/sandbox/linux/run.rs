@@ -111,6 +111,9 @@ impl Server {
         let cpu = system::usage(true).cpu.saturating_sub(used_before.cpu).max(seen.cpu);
         let cpu = counted.and_then(|(counters, start)| counters.cpu_since(&start)).unwrap_or(cpu);
         let peak = counted.map_or(usage.peak_bytes, |(counters, start)| counters.memory_since(&start));
+        if let Some((counters, _)) = counted {
+            counters.lift();
+        }
         let end = match Message::decode(&wire::drain(&status).step("read the run's status")?) {
             Some(Message::NotPrepared(failure)) => return Err(failure),
             Some(Message::NotExecuted(failure)) => return Ok(Answer::NotExecuted(failure)),
