@@ -152,12 +152,11 @@ pub enum Outcome {
 /// Judges answers as mathematics or as options.
 pub fn answer(checker: Checker, row: &Row<'_>, how: Stem) -> Found {
     let judged_as = if checker == Checker::Math && row.options.is_empty() { "math" } else { "stem" };
-    let judgement = match row.label {
-        Some(text) => judging::judge(judged_as, &Label { text, options: &row.options }, row.text, row.is_cut, how),
-        None => {
-            let answer = judging::answer_of(judged_as, &row.options, row.text, how.extraction).filter(|_| !row.is_cut);
-            Judgement { answer, ..Judgement::new(Verdict::LabelUnparsable, "no_label", "") }
-        }
+    let judgement = if let Some(text) = row.label {
+        judging::judge(judged_as, &Label { text, options: &row.options }, row.text, row.is_cut, how)
+    } else {
+        let answer = judging::answer_of(judged_as, &row.options, row.text, how.extraction).filter(|_| !row.is_cut);
+        Judgement { answer, ..Judgement::new(Verdict::LabelUnparsable, "no_label", "") }
     };
     Found { judgement, verifier: Some(Cow::Borrowed(judging::verifier_of(judged_as))) }
 }
