@@ -246,6 +246,7 @@ pub struct Kinds {
 
 /// `pipeline verify`
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[command(group = clap::ArgGroup::new("judged").required(true).args(["answer", "response", "program"]))]
 pub struct Verify {
     /// Domain

@@ -140,8 +140,7 @@ fn answer(arguments: &Verify) -> Result<Shown, Failure> {
         Verdict::Incorrect if judgement.reason == "different" => {
             format!("the answer {given} differs from the label {label}")
         }
-        Verdict::Incorrect => format!("{}, answer {given}, label {label}", judgement.reason),
-        Verdict::Undecided => format!("{}, answer {given}, label {label}", judgement.reason),
+        Verdict::Incorrect | Verdict::Undecided => format!("{}, answer {given}, label {label}", judgement.reason),
         Verdict::NoAnswer | Verdict::LabelUnparsable => String::new(),
     };
     Ok(Shown { judgement, compared, details: json!({ "label": label }) })

@@ -120,7 +120,7 @@ fn what_cannot_be_read_never_becomes_a_verdict() {
 #[test]
 fn votes_are_counted_and_a_tie_stays_open() {
     let split = |request: &Request| {
-        Some(if request.sample % 2 == 0 { "VERDICT: CORRECT" } else { "VERDICT: INCORRECT" }.to_owned())
+        Some(if request.sample.is_multiple_of(2) { "VERDICT: CORRECT" } else { "VERDICT: INCORRECT" }.to_owned())
     };
     let params = |votes: u32| json!({ "judge": "teacher", "judge_votes": votes, "judge_temperature": 0.7 });
     let verdict = |votes| outcome(&judge(split), params(votes), 0.0).unwrap().rows()[1]["verdict"].clone();
