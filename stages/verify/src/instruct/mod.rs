@@ -7,8 +7,8 @@
 //! `IFBench`), except where these guess: a parameter they would draw at random is an error here, and a text
 //! whose language cannot be told does not hold.
 //!
-//! A kind is one function that turns checked parameters into a [`Rule`], and one line in the registry of
-//! its data set. All rules of a response look at it through the same lazily computed [`Views`].
+//! A kind is one function that turns checked parameters into a `Rule`, and one line in the registry of
+//! its data set. All rules of a response look at it through the same lazily computed `Views`.
 
 mod bench;
 mod characters;
