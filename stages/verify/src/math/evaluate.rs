@@ -303,10 +303,12 @@ impl Evaluator<'_> {
             }
         }
         // what will not stay exact is rounded at once: exact squares up to the bound cost more than all the rest
+        // complex fractions grow in four products a step, so they are rounded sooner
+        let most = if is_zero(&square.imaginary) { MAX_BITS } else { MAX_BITS / 16 };
         for part in [&mut square.real, &mut square.imaginary] {
             if let Real::Exact(value) = part
                 && *value != RBig::ZERO
-                && (size(value) as u64).saturating_mul(count) > MAX_BITS as u64
+                && (size(value) as u64).saturating_mul(count) > most as u64
             {
                 let (middle, error, _) = self.arithmetic.ball(part);
                 *part = Real::Ball { middle, error, rough: true };
