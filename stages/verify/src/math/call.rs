@@ -17,8 +17,8 @@ impl Evaluator<'_> {
         if matches!(name, "sum" | "product") {
             return self.series(name, arguments);
         }
-        // a series costs as much as some dozen sums
-        self.budget.spend(12)?;
+        // a series costs as much as some dozens of sums
+        self.budget.spend(30)?;
         let mut values = Vec::with_capacity(arguments.len());
         for argument in arguments {
             values.push(self.value(argument)?);
