@@ -36,6 +36,7 @@ impl Model for Echo {
             reasoning: None,
             finish_reason: Some("stop".to_owned()),
             prompt_tokens: Some(1),
+            cached_tokens: None,
             completion_tokens: Some(1),
             token_ids: None,
             token_logprobs: None,

@@ -23,6 +23,8 @@ pub struct Answer {
     pub finish_reason: Option<String>,
     /// Tokens of the request by the model's own tokenizer.
     pub prompt_tokens: Option<u64>,
+    /// Of these, tokens that the server had in its prompt cache; `None` where it does not tell.
+    pub cached_tokens: Option<u64>,
     /// Tokens of the answer by the model's own tokenizer, reasoning included.
     pub completion_tokens: Option<u64>,
     /// Ids of the answer's tokens, the end token included; `None` unless the server gives all of them.
@@ -72,6 +74,7 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
         answer_text: split.answer,
         finish_reason: choice.finish_reason.and_then(|reason| reason.as_str().map(str::to_owned)),
         prompt_tokens: usage.prompt_tokens.as_ref().and_then(count),
+        cached_tokens: usage.cached(),
         completion_tokens: usage.completion_tokens.as_ref().and_then(count),
         token_ids: listed.or(tokens.ids),
         token_logprobs: tokens.logprobs,
@@ -117,6 +120,16 @@ struct Reply {
 struct Counts {
     prompt_tokens: Option<Value>,
     completion_tokens: Option<Value>,
+    prompt_tokens_details: Option<Value>,
+    prompt_cache_hit_tokens: Option<Value>,
+}
+
+impl Counts {
+    /// Tokens that came from the prompt cache, under either of the names in use.
+    fn cached(&self) -> Option<u64> {
+        let details = self.prompt_tokens_details.as_ref().and_then(|details| details.get("cached_tokens"));
+        details.or(self.prompt_cache_hit_tokens.as_ref()).and_then(count)
+    }
 }
 
 /// Content is a text, or a list of parts of which the texts count.

@@ -33,6 +33,10 @@ pub struct Price {
     /// Price of a million tokens read.
     #[schemars(range(min = 0.0))]
     pub input: f64,
+    /// Price of a million tokens read that were in the server's prompt cache; `input` where it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub cached_input: Option<f64>,
     /// Price of a million tokens written.
     #[schemars(range(min = 0.0))]
     pub output: f64,
@@ -49,10 +53,13 @@ fn default_currency() -> String {
 }
 
 impl Price {
-    /// Cost of one request, in `currency`.
-    pub fn cost(&self, prompt_tokens: u64, completion_tokens: u64) -> f64 {
+    /// Cost of one request, in `currency`. `cached_tokens` are those of the prompt that were in the server's cache.
+    pub fn cost(&self, prompt_tokens: u64, cached_tokens: u64, completion_tokens: u64) -> f64 {
         const UNIT: f64 = 1e6;
-        (prompt_tokens as f64 * self.input + completion_tokens as f64 * self.output) / UNIT
+        let cached = cached_tokens.min(prompt_tokens);
+        let read =
+            (prompt_tokens - cached) as f64 * self.input + cached as f64 * self.cached_input.unwrap_or(self.input);
+        (read + completion_tokens as f64 * self.output) / UNIT
     }
 }
 
@@ -233,8 +240,9 @@ mod tests {
 
     #[test]
     fn money_is_limited_in_the_currency_of_the_prices() {
-        let price = Price { input: 0.5, output: 2.0, currency: "EUR".to_owned(), as_of: None };
-        assert!((price.cost(2_000_000, 500_000) - 2.0).abs() < 1e-12);
+        let price = Price { input: 0.5, cached_input: Some(0.1), output: 2.0, currency: "EUR".to_owned(), as_of: None };
+        assert!((price.cost(2_000_000, 0, 500_000) - 2.0).abs() < 1e-12);
+        assert!((price.cost(2_000_000, 1_000_000, 500_000) - 1.6).abs() < 1e-12);
         run(async {
             let budget = Budget::new(BudgetConfig { tokens: None, money: Some(1.0) });
             budget.agree_on_currency("a", &price).unwrap();

@@ -36,6 +36,59 @@ pub enum Engine {
     Replay,
 }
 
+/// When answers are streamed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Streaming {
+    /// Where answers may be long.
+    #[default]
+    Auto,
+    /// Every answer.
+    Always,
+    /// No answer.
+    Never,
+}
+
+/// Who sees to it that an answer follows a JSON schema.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StructuredOutput {
+    /// The server, or the prompt where the server refuses.
+    #[default]
+    Auto,
+    /// The server: a refusal ends the run.
+    Server,
+    /// The prompt: the schema is written at the end of the last message.
+    Prompt,
+}
+
+/// `batch = { ... }` of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchConfig {
+    /// Time that the provider has for a batch, as it names it. Default `24h`.
+    #[serde(default = "one_day")]
+    pub window: String,
+    /// Most requests of one batch. Default 50,000.
+    #[serde(default = "most_in_batch")]
+    pub requests: NonZeroU32,
+    /// Seconds between two looks at a batch. Default 30.
+    #[serde(default = "half_minute")]
+    pub poll_seconds: NonZeroU32,
+}
+
+fn one_day() -> String {
+    "24h".to_owned()
+}
+
+fn most_in_batch() -> NonZeroU32 {
+    const { NonZeroU32::new(50_000).unwrap() }
+}
+
+fn half_minute() -> NonZeroU32 {
+    const { NonZeroU32::new(30).unwrap() }
+}
+
 /// Type that weights are computed in, whatever they are stored in.
 const COMPUTE: &str = "f32";
 
@@ -64,6 +117,21 @@ pub struct ModelConfig {
     /// Most tokens, read and written, in a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<NonZeroU32>,
+    /// `openai`: whether answers are streamed, so that only silence ends a long one and not its length. Default `auto`:
+    /// where an answer may have 4,096 tokens or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<Streaming>,
+    /// `openai`: samples of one query that go into one request (`n` of the protocol). Default 1: a request for each
+    /// sample. More saves prompt tokens, but some servers cap it, and all samples of a request share one seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_per_request: Option<NonZeroU32>,
+    /// `openai`: who sees to it that an answer follows a JSON schema. Default `auto`: the server, and where it refuses,
+    /// the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_output: Option<StructuredOutput>,
+    /// `openai`: ask through the provider's batch API, which is slower and cheaper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchConfig>,
     /// Licence of what the model writes, for the check at export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_terms: Option<String>,
@@ -96,8 +164,18 @@ pub struct ModelConfig {
 }
 
 /// Keys that say nothing about weights in this process.
-const LOCAL_LACKS: [&str; 6] =
-    ["base_url", "api_key_env", "model", "revision", "requests_per_minute", "tokens_per_minute"];
+const LOCAL_LACKS: [&str; 10] = [
+    "base_url",
+    "api_key_env",
+    "model",
+    "revision",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "stream",
+    "samples_per_request",
+    "structured_output",
+    "batch",
+];
 
 /// Cannot be read from anything.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -200,6 +278,10 @@ impl ModelConfig {
             ("revision", self.revision.is_some()),
             ("requests_per_minute", self.requests_per_minute.is_some()),
             ("tokens_per_minute", self.tokens_per_minute.is_some()),
+            ("stream", self.stream.is_some()),
+            ("samples_per_request", self.samples_per_request.is_some()),
+            ("structured_output", self.structured_output.is_some()),
+            ("batch", self.batch.is_some()),
         ];
         let (engine, foreign): (&str, &[&str]) = match self.engine {
             Engine::Openai => ("openai", &["path", "digest", "stage", "checkpoint"]),

@@ -1,6 +1,6 @@
 //! The key under which an answer is stored: the hash of everything that decides it.
 //!
-//! Key = blake3 of the canonical JSON of model identity, messages, sampling, sample index and salt. The
+//! Key = blake3 of the canonical JSON of model identity, messages, sampling, sample index, salt, schema and attempt. The
 //! JSON is compact, its object keys stand in alphabetical order, absent values are left out, and
 //! numbers are written in their shortest form. URL, engine, stage and time are not in it.
 //!
@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::request::{Message, ModelId, Request, Sampling, ScoreRequest};
+use crate::request::{Message, ModelId, Request, Sampling, ScoreRequest, is_zero};
 
 /// Raised when the same request shall have another key: every stored answer is asked again then.
 const FORMAT: u32 = 1;
@@ -33,6 +33,7 @@ impl CallKey {
     /// The key of a request to a model.
     pub fn of(model: &ModelId, request: &Request) -> Self {
         Self(hash(&Canonical {
+            attempt: request.attempt,
             format: FORMAT,
             messages: request.messages.iter().map(CanonicalMessage::of).collect(),
             model: &model.model,
@@ -40,6 +41,7 @@ impl CallKey {
             salt: request.salt.as_deref(),
             sample: request.sample,
             sampling: CanonicalSampling::of(&request.sampling),
+            schema: request.schema.as_deref(),
         }))
     }
 
@@ -51,19 +53,22 @@ impl CallKey {
 
 impl RecordingKey {
     /// The key of a request to a model, among recordings.
-    pub fn of(model: &ModelId, messages: &[Message], sampling: &Sampling, sample: u32) -> Self {
+    pub fn of(model: &ModelId, request: &Request) -> Self {
+        let Request { messages, sampling, sample, .. } = request;
         let mut plain = CanonicalSampling::of(sampling);
         plain.seed = None;
         plain.top_k = plain.top_k.filter(|top_k| *top_k != 0);
         plain.min_p = plain.min_p.filter(|min_p| *min_p > 0.0);
         Self(hash(&Canonical {
+            attempt: request.attempt,
             format: FORMAT,
             messages: messages.iter().map(CanonicalMessage::of).collect(),
             model: &model.model,
             revision: model.revision.as_deref(),
             salt: None,
-            sample,
+            sample: *sample,
             sampling: plain,
+            schema: request.schema.as_deref(),
         }))
     }
 
@@ -105,6 +110,8 @@ impl FromStr for CallKey {
 // Fields stand in alphabetical order: serde writes them as they are declared.
 #[derive(Serialize)]
 struct Canonical<'a> {
+    #[serde(skip_serializing_if = "is_zero")]
+    attempt: u32,
     format: u32,
     messages: Vec<CanonicalMessage<'a>>,
     model: &'a str,
@@ -114,6 +121,8 @@ struct Canonical<'a> {
     salt: Option<&'a str>,
     sample: u32,
     sampling: CanonicalSampling<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -225,6 +234,8 @@ mod tests {
             },
             sample: 3,
             salt: Some("b".to_owned()),
+            schema: None,
+            attempt: 0,
         }
     }
 
@@ -233,7 +244,7 @@ mod tests {
     }
 
     fn recording_key(request: &Request) -> RecordingKey {
-        RecordingKey::of(&model(), &request.messages, &request.sampling, request.sample)
+        RecordingKey::of(&model(), request)
     }
 
     #[test]
@@ -243,12 +254,8 @@ mod tests {
             CallKey::of(&model(), &request()).to_string(),
             "b5d9d661f721148f8de596d6213db92696efa73c438752dd935fedcac0a5bad3"
         );
-        let bare = Request {
-            messages: vec![Message::new("user", "hi")],
-            sampling: Sampling { top_k: None, min_p: None, ..Sampling::full(0.0, 16) },
-            sample: 0,
-            salt: None,
-        };
+        let sampling = Sampling { top_k: None, min_p: None, ..Sampling::full(0.0, 16) };
+        let bare = Request::new(vec![Message::new("user", "hi")], sampling, 0);
         let json = concat!(
             r#"{"format":1,"messages":[{"content":"hi","role":"user"}],"model":"m","sample":0,"#,
             r#""sampling":{"max_tokens":16,"temperature":0.0,"top_p":1.0}}"#
@@ -269,7 +276,7 @@ mod tests {
     #[test]
     fn everything_that_decides_an_answer_changes_its_key() {
         let first = CallKey::of(&model(), &request());
-        let changes: [fn(&mut Request); 12] = [
+        let changes: [fn(&mut Request); 14] = [
             |r| r.messages[1].content.push(' '),
             |r| r.messages[1].role = "assistant".to_owned(),
             |r| r.messages[1].tool_calls = Some("[]".to_owned()),
@@ -282,6 +289,8 @@ mod tests {
             |r| r.sampling.seed = None,
             |r| r.sample = 4,
             |r| r.salt = None,
+            |r| r.schema = Some("{}".to_owned()),
+            |r| r.attempt = 1,
         ];
         for (number, change) in changes.iter().enumerate() {
             let mut other = request();

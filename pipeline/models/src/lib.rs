@@ -32,7 +32,9 @@ mod weights;
 
 pub use answer::{Answer, ParseError, parse_answer};
 pub use budget::{Budget, BudgetConfig, Price, Usage};
-pub use config::{Engine, ModelConfig, OpenOptions, Timing, WeightsOpener, open};
+pub use config::{
+    BatchConfig, Engine, ModelConfig, OpenOptions, Streaming, StructuredOutput, Timing, WeightsOpener, open,
+};
 pub use error::{ErrorClass, ModelError};
 pub use key::{CallKey, RecordingKey};
 pub use model::{Ensured, Model, Note, Progress, Recorded};

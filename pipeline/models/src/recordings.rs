@@ -145,7 +145,7 @@ impl Recordings {
     }
 
     fn key(&self, request: &Request) -> RecordingKey {
-        RecordingKey::of(&self.model, &request.messages, &request.sampling, request.sample)
+        RecordingKey::of(&self.model, request)
     }
 
     fn index(&mut self, path: PathBuf) -> Result<(), ModelError> {
@@ -201,7 +201,9 @@ impl Recordings {
         } else {
             outcome::<RecordedAnswer, Answer>(told)?;
             let sampling = line.sampling.ok_or("missing field `sampling`")?;
-            RecordingKey::of(&id, &messages, &sampling, line.sample)
+            let (schema, attempt) = (line.schema, line.attempt);
+            let request = Request { schema, attempt, ..Request::new(messages, sampling, line.sample) };
+            RecordingKey::of(&id, &request)
         };
         if is_ours {
             let place = place.unwrap_or_else(|| Place::InMemory(told.into()));
@@ -248,6 +250,10 @@ struct Line<'a> {
     sampling: Option<Sampling>,
     #[serde(default)]
     sample: u32,
+    #[serde(default)]
+    schema: Option<String>,
+    #[serde(default)]
+    attempt: u32,
     #[serde(default)]
     response: Option<String>,
     #[serde(default)]
@@ -336,6 +342,7 @@ impl From<RecordedAnswer> for Answer {
             answer_text: split.answer,
             finish_reason: recorded.finish_reason,
             prompt_tokens: recorded.prompt_tokens,
+            cached_tokens: None,
             completion_tokens: recorded.completion_tokens,
             token_ids: recorded.token_ids,
             token_logprobs: recorded.token_logprobs,
@@ -366,7 +373,7 @@ mod tests {
 
     fn request(content: &str, sample: u32) -> Request {
         let sampling = Sampling { seed: Some(99), ..Sampling::full(1.0, 8) };
-        Request { messages: vec![Message::new("user", content)], sampling, sample, salt: Some("s".to_owned()) }
+        Request { salt: Some("s".to_owned()), ..Request::new(vec![Message::new("user", content)], sampling, sample) }
     }
 
     fn model() -> ModelId {

@@ -82,6 +82,26 @@ pub struct Request {
     /// Draws afresh where it differs; otherwise without meaning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub salt: Option<String>,
+    /// JSON schema, as compact JSON text, that the answer shall follow. Servers that can are made to enforce it; the
+    /// answer must be checked all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// Counts the askings of one sample from 0: an answer that could not be used is kept, and asked for again under the
+    /// next number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempt: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
+pub(crate) fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Request {
+    /// The first asking of a sample, in words.
+    pub fn new(messages: Vec<Message>, sampling: Sampling, sample: u32) -> Self {
+        Self { messages, sampling, sample, salt: None, schema: None, attempt: 0 }
+    }
 }
 
 /// A given text to be scored: how likely the model finds it after the messages.

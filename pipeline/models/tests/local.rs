@@ -159,7 +159,7 @@ impl Setup {
 
 fn request(text: &str) -> Request {
     let sampling = Sampling { seed: Some(3), ..Sampling::full(0.8, 48) };
-    Request { messages: vec![Message::new("user", text)], sampling, sample: 0, salt: None }
+    Request::new(vec![Message::new("user", text)], sampling, 0)
 }
 
 fn requests(count: usize) -> Vec<Request> {

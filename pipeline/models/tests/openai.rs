@@ -98,7 +98,7 @@ impl Progress for Window<'_> {
 }
 
 fn request(text: &str) -> Request {
-    Request { messages: vec![Message::new("user", text)], sampling: Sampling::full(0.8, 48), sample: 0, salt: None }
+    Request::new(vec![Message::new("user", text)], Sampling::full(0.8, 48), 0)
 }
 
 fn requests(count: usize) -> Vec<Request> {

@@ -16,12 +16,8 @@ fn model() -> ModelId {
 }
 
 fn call(number: u32) -> (CallKey, StoredCall) {
-    let request = Request {
-        messages: vec![Message::new("user", format!("第{number}题"))],
-        sampling: Sampling::full(1.0, 8),
-        sample: number,
-        salt: None,
-    };
+    let messages = vec![Message::new("user", format!("第{number}题"))];
+    let request = Request::new(messages, Sampling::full(1.0, 8), number);
     let raw = format!(
         r#"{{"choices":[{{"message":{{"content":"答{number}"}}}}],"usage":{{"prompt_tokens":3,"completion_tokens":{number}}}}}"#
     );

@@ -85,6 +85,14 @@ fn ten_thousand_answers_of_two_hundred_classes_are_sorted_out() {
     }
 }
 
+#[test]
+fn an_equation_meets_the_value_that_solves_it() {
+    for (one, two) in [("x=2x+1", "x=-1"), ("x=-1", "2x+2=0"), ("y=\\frac{1}{2}", "2y-1=0"), ("x=3x-4", "x=2")] {
+        assert!(math::equivalent(one, two).is_correct() && math::equivalent(two, one).is_correct(), "{one} | {two}");
+        assert_eq!(cluster(&[one, two]), [0, 0], "{one} | {two}");
+    }
+}
+
 fn answer() -> impl Strategy<Value = String> {
     let number = prop_oneof![
         (-9i64..9).prop_map(|value| value.to_string()),

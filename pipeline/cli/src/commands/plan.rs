@@ -41,7 +41,7 @@ pub fn plan(arguments: &Plan, registry: &Registry) -> Result<Exit, Failure> {
             let model = node.models.keys().next().and_then(|name| session.models.get(name));
             match model.map(|model| (&model.price, model.engine)) {
                 Some((Some(price), _)) => {
-                    money += price.cost(0, estimate.max_tokens);
+                    money += price.cost(0, 0, estimate.max_tokens);
                     is_priced = true;
                 }
                 // weights in this process cost nothing, unless their price was named

@@ -102,7 +102,8 @@ impl<'a, Q: Work> Pass<'a, Q> {
         let (reply, event) = match outcome {
             Err(Refusal { code, message }) => (Reply::RowError { code, message }, Event::RowError),
             Ok(Told { reply, prompt_tokens, completion_tokens }) => {
-                let money = self.local.price.as_ref().map_or(0.0, |price| price.cost(prompt_tokens, completion_tokens));
+                let money =
+                    self.local.price.as_ref().map_or(0.0, |price| price.cost(prompt_tokens, 0, completion_tokens));
                 open.place.spend(prompt_tokens + completion_tokens, money);
                 (reply, Event::Answered { prompt_tokens, completion_tokens, money })
             }

@@ -89,7 +89,9 @@ impl Server {
     ) -> Outcome {
         let prompt_tokens = answer.prompt_tokens.unwrap_or_else(|| estimated_prompt(request));
         let completion_tokens = answer.completion_tokens.unwrap_or_else(|| estimated_completion(answer));
-        let money = self.price.as_ref().map_or(0.0, |price| price.cost(prompt_tokens, completion_tokens));
+        let cached_tokens = answer.cached_tokens.unwrap_or(0);
+        let money =
+            self.price.as_ref().map_or(0.0, |price| price.cost(prompt_tokens, cached_tokens, completion_tokens));
         place.spend(prompt_tokens + completion_tokens, money);
         self.pace.correct(taken, prompt_tokens + completion_tokens);
         self.cool.answered();

@@ -85,7 +85,7 @@ mod tests {
         let mut call = Message::new("assistant", "");
         call.tool_calls = Some(r#"[{"id":"1"}]"#.to_owned());
         let sampling = Sampling { seed: Some(u64::MAX), logprobs: true, ..Sampling::full(0.8, 48) };
-        let request = Request { messages: vec![Message::new("user", "七"), call], sampling, sample: 4, salt: None };
+        let request = Request::new(vec![Message::new("user", "七"), call], sampling, 4);
         let json: serde_json::Value = serde_json::from_slice(&body("m", &request).unwrap()).unwrap();
         let expected = serde_json::json!({
             "model": "m",
@@ -100,7 +100,7 @@ mod tests {
     fn tool_calls_that_are_no_json_are_the_rows_fault() {
         let mut call = Message::new("assistant", "");
         call.tool_calls = Some("[".to_owned());
-        let request = Request { messages: vec![call], sampling: Sampling::full(0.0, 1), sample: 0, salt: None };
+        let request = Request::new(vec![call], Sampling::full(0.0, 1), 0);
         assert!(body("m", &request).unwrap_err().contains("tool_calls"));
     }
 }

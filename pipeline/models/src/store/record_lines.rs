@@ -15,7 +15,7 @@ use crate::answer::{Answer, parse_answer};
 use crate::error::ModelError;
 use crate::key::CallKey;
 use crate::reasoning::split_reasoning;
-use crate::request::{Message, ModelId, Request, Sampling, ScoreRequest};
+use crate::request::{Message, ModelId, Request, Sampling, ScoreRequest, is_zero};
 use crate::weights::Score;
 
 /// Recordings are written once and read often.
@@ -100,9 +100,9 @@ fn line(model: &ModelId, asked: Asked, reply: Reply) -> Option<Line> {
         Reply::Answer(raw) => Outcome::Answer(parse_answer(&raw).ok()?.into()),
     };
     let (messages, question) = match asked {
-        Asked::Answer(Request { messages, mut sampling, sample, .. }) => {
+        Asked::Answer(Request { messages, mut sampling, sample, salt: _, schema, attempt }) => {
             sampling.seed = None;
-            (messages, Question::Answer { sampling, sample })
+            (messages, Question::Answer { sampling, sample, schema, attempt })
         }
         Asked::Score(ScoreRequest { messages, response, is_complete, token_ids, tokenizer }) => {
             (messages, Question::Score { response, is_complete, token_ids, tokenizer })
@@ -130,6 +130,10 @@ enum Question {
     Answer {
         sampling: Sampling,
         sample: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        schema: Option<String>,
+        #[serde(skip_serializing_if = "is_zero")]
+        attempt: u32,
     },
     Score {
         response: String,

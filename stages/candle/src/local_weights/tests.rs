@@ -55,7 +55,7 @@ fn weights(threads: usize, slots: usize) -> LocalWeights {
 
 fn request(content: &str, sample: u32, max_tokens: u32) -> Request {
     let sampling = Sampling { logprobs: true, ..Sampling::full(0.9, max_tokens) };
-    Request { messages: vec![Message::new("user", content)], sampling, sample, salt: None }
+    Request::new(vec![Message::new("user", content)], sampling, sample)
 }
 
 fn generate(weights: &LocalWeights, requests: Vec<Request>) -> Vec<Result<Generation, Refusal>> {

@@ -97,6 +97,8 @@ impl<'a> Asking<'a> {
             },
             sample,
             salt: (!stage.salt.is_empty()).then(|| stage.salt.clone()),
+            schema: None,
+            attempt: 0,
         })
     }
 

@@ -107,6 +107,8 @@ impl Panel {
             sampling: Sampling { seed: seed(sample), ..Sampling::full(self.temperature, self.max_tokens) },
             sample,
             salt: None,
+            schema: None,
+            attempt: 0,
         };
         Ok((0..self.votes).map(request).collect())
     }

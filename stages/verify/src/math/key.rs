@@ -45,6 +45,7 @@ impl Keyed {
                 for meaning in meanings(&node) {
                     buckets.push(bucket(&meaning));
                 }
+                buckets.extend(equation(&node));
             }
             Err(_) if side.text.len() > super::LONGEST => return Self { side, exact: None, buckets: Vec::new() },
             Err(_) => buckets.push(format!("x{}", super::reading::squeezed(&side.text))),
@@ -75,6 +76,19 @@ fn meanings(node: &Node) -> Vec<Node> {
             None => vec![node.clone()],
         },
         other => vec![other.clone()],
+    }
+}
+
+/// The bucket of an equation as such: `x = -1` names a value, and is also the equation `x = 2x + 1`.
+fn equation(node: &Node) -> Option<String> {
+    match node {
+        Node::Chain(first, rest) => match &rest[..] {
+            [(Relation::Equal, last)] => {
+                Some(proportion(&Node::Add(vec![(**first).clone(), last.clone().negated()]), &Budget::default()))
+            }
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -68,7 +68,10 @@ pub(super) fn equations((a, x): (&Node, &Node), (b, y): (&Node, &Node), budget: 
         let loose = |node: &Node| !matches!(node, Node::Symbol(name) if name.chars().count() == 1);
         if a.canonical() == b.canonical() || loose(a) || loose(b) || !sides_scalar {
             let values = same(x, y, budget, depth);
-            if values.is_equal() || !sides_scalar || a.canonical() == b.canonical() && x.symbols().is_empty() {
+            if values.is_equal()
+                || !sides_scalar
+                || a.canonical() == b.canonical() && x.symbols().is_empty() && y.symbols().is_empty()
+            {
                 return values;
             }
         }
