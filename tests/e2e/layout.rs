@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use crate::support::repository;
 
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("schemas", &[]),
     ("pipeline-core", &["schemas"]),
     ("pipeline-engine", &["pipeline-core", "schemas"]),
     ("pipeline-models", &[]),
     ("pipeline-hub", &["pipeline-core", "schemas"]),
     ("pipeline-serve", &["pipeline-models", "stage-candle", "stage-tokens"]),
+    ("scripted-server", &[]),
     ("stage-tokens", &[]),
     ("stage-candle", &["pipeline-models", "stage-tokens"]),
     ("stage-text", &[]),
