@@ -5,7 +5,7 @@
 //! singly, and the limit is passed by less than one request's deviation from the mean. Reaching it
 //! stops further requests; those in flight still arrive and are kept.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,8 @@ pub struct Budget {
 #[derive(Debug, Default)]
 struct State {
     used: Usage,
+    /// Least cost of batches that are not answered yet.
+    committed: Usage,
     in_flight: u64,
     currency: Option<String>,
 }
@@ -119,6 +121,14 @@ impl Budget {
                 Ok(())
             }
         }
+    }
+
+    /// Books what an answer cost.
+    pub(crate) fn spend(&self, tokens: u64, money: f64) {
+        let mut state = self.state();
+        state.used.tokens += tokens;
+        state.used.money += money;
+        state.used.answers += 1;
     }
 
     /// Waits for room for one more request.
@@ -187,10 +197,60 @@ impl Budget {
 impl Reservation<'_> {
     /// Books what the request cost.
     pub(crate) fn spend(&self, tokens: u64, money: f64) {
-        let mut state = self.0.state();
-        state.used.tokens += tokens;
-        state.used.money += money;
-        state.used.answers += 1;
+        self.0.spend(tokens, money);
+    }
+}
+
+/// What the requests of one batch cost at least, counted until it is dropped.
+pub(crate) struct Commitment {
+    budget: Arc<Budget>,
+    tokens: u64,
+    money: f64,
+}
+
+impl Commitment {
+    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
+        Self { budget: Arc::clone(budget), tokens: 0, money: 0.0 }
+    }
+
+    /// Takes one more request in, unless the budget is spent or would be by what is known to be under way. Its cost is
+    /// that of its prompt, or the mean of the answers so far where that is more.
+    pub(crate) fn extend(&mut self, tokens: u64, money: f64) -> Result<(), ModelError> {
+        let limits = self.budget.limits;
+        let mut state = self.budget.state();
+        self.budget.check(&state)?;
+        let answers = state.used.answers.max(1);
+        let tokens = tokens.max(state.used.tokens / answers);
+        let money = money.max(state.used.money / answers as f64);
+        let all_tokens = state.used.tokens + state.committed.tokens + tokens;
+        let all_money = state.used.money + state.committed.money + money;
+        if let Some(limit) = limits.tokens.filter(|limit| all_tokens > *limit) {
+            return Err(ModelError::BudgetSpent {
+                what: "tokens".to_owned(),
+                used: format!("{all_tokens} (batches under way included)"),
+                limit: limit.to_string(),
+            });
+        }
+        if let Some(limit) = limits.money.filter(|limit| all_money > *limit) {
+            return Err(ModelError::BudgetSpent {
+                what: state.currency.clone().unwrap_or_else(|| "money".to_owned()),
+                used: format!("{all_money:.4} (batches under way included)"),
+                limit: format!("{limit:.4}"),
+            });
+        }
+        state.committed.tokens += tokens;
+        state.committed.money += money;
+        self.tokens += tokens;
+        self.money += money;
+        Ok(())
+    }
+}
+
+impl Drop for Commitment {
+    fn drop(&mut self) {
+        let mut state = self.budget.state();
+        state.committed.tokens = state.committed.tokens.saturating_sub(self.tokens);
+        state.committed.money = (state.committed.money - self.money).max(0.0);
     }
 }
 

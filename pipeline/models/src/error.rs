@@ -101,6 +101,18 @@ pub enum ModelError {
         /// The server's words.
         message: String,
     },
+    /// A batch that the provider did not take, or does not know any more.
+    #[error("batch `{batch}` of model `{model}` at {host}: {message}")]
+    Batch {
+        /// Name of the model in the configuration.
+        model: String,
+        /// Scheme, host and port.
+        host: String,
+        /// The provider's name of the batch.
+        batch: String,
+        /// What is wrong, and the way out.
+        message: String,
+    },
     /// A limit of `[budget]` is reached.
     #[error("budget spent: {used} of {limit} {what} used; answers so far are kept")]
     BudgetSpent {
@@ -167,7 +179,7 @@ impl ModelError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Unreachable { .. } | Self::RateLimited { .. } | Self::Weights { .. } => ErrorClass::Unreachable,
-            Self::KeyRefused { .. } | Self::Refused { .. } => ErrorClass::KeyRefused,
+            Self::KeyRefused { .. } | Self::Refused { .. } | Self::Batch { .. } => ErrorClass::KeyRefused,
             Self::BudgetSpent { .. } => ErrorClass::BudgetSpent,
             Self::NotRecorded { .. } => ErrorClass::NotRecorded,
             Self::Cancelled => ErrorClass::Cancelled,

@@ -8,7 +8,7 @@
 //! answer and never from asking again. Scores of given texts go the same way
 //! ([`Model::ensure_scores`], [`Model::score_of`]). Teacher sampling is section 2.1 of the report, rollouts 2.2.
 //!
-//! *What is deliberately absent*: no streaming, no batch endpoints, no retry that hides a lost row, no
+//! *What is deliberately absent*: no streaming, no retry that hides a lost row, no
 //! knowledge of stages or tables. Async stays inside this crate.
 
 mod answer;
@@ -38,6 +38,7 @@ pub use config::{
 pub use error::{ErrorClass, ModelError};
 pub use key::{CallKey, RecordingKey};
 pub use model::{Ensured, Model, Note, Progress, Recorded};
+pub use openai::BatchNote;
 pub use reasoning::{Split, split_reasoning};
 pub use recordings::Recordings;
 pub use request::{Asked, Message, ModelId, Request, Sampling, ScoreRequest};

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use crate::answer::Answer;
 use crate::error::ModelError;
 use crate::key::CallKey;
+use crate::openai::BatchNote;
 use crate::request::{ModelId, Request, ScoreRequest};
 use crate::weights::Score;
 
@@ -125,6 +126,8 @@ pub enum Note {
         /// Name in the response.
         answered: String,
     },
+    /// Something about a batch.
+    Batch(BatchNote),
 }
 
 /// Follows a pass. Called from the thread that called [`Model::ensure`].

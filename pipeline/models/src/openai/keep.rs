@@ -172,7 +172,7 @@ pub(super) fn estimated_prompt(request: &Request) -> u64 {
     request.messages.iter().map(|message| message.content.len() as u64 / 3 + 4).sum()
 }
 
-fn estimated_completion(answer: &Answer) -> u64 {
+pub(super) fn estimated_completion(answer: &Answer) -> u64 {
     let reasoning = answer.reasoning.as_ref().map_or(0, String::len);
     (answer.text.len().max(reasoning + answer.answer_text.len()) as u64).div_ceil(3)
 }

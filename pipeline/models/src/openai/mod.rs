@@ -6,6 +6,7 @@
 //! flight has a connection of its own and the pool follows `max_in_flight`.
 
 mod ask;
+mod batch;
 mod breaker;
 mod classify;
 mod connect;
@@ -33,9 +34,12 @@ use crate::recordings::Recordings;
 use crate::request::{ModelId, Request};
 use crate::store::{CallStore, Kind};
 use ask::Server;
+use batch::Batches;
 use breaker::Breaker;
 use pace::{CoolDown, Pace};
 use pass::{Pass, Stop};
+
+pub use batch::BatchNote;
 
 /// Requests at the same time where the configuration names no number.
 const MOST_IN_FLIGHT: NonZeroU32 = NonZeroU32::MIN.saturating_add(31);
@@ -48,6 +52,7 @@ const THREADS: usize = 2;
 pub(crate) struct OpenAi {
     known: Known,
     server: Arc<Server>,
+    batches: Option<Batches>,
     window: usize,
     // Taken in `drop` only: a runtime must not be waited for where the caller may be asynchronous.
     runtime: Option<Runtime>,
@@ -127,9 +132,12 @@ impl OpenAi {
             .enable_all()
             .build()
             .map_err(|error| ModelError::config(name, format!("no threads for the network: {error}")))?;
+        let server = Arc::new(server);
+        let batches = config.batch.as_ref().map(|batch| Batches::new(batch, &server)).transpose()?;
         Ok(Self {
             known: Known { id, calls, recordings },
-            server: Arc::new(server),
+            server,
+            batches,
             window: in_flight + in_flight.min(MOST_PREPARED),
             runtime: Some(runtime),
         })
@@ -181,6 +189,9 @@ impl Model for OpenAi {
         progress: &dyn Progress,
         cancel: &AtomicBool,
     ) -> Result<Ensured, ModelError> {
+        if let (Some(batches), Some(runtime)) = (&self.batches, &self.runtime) {
+            return batches.ensure(&self.known, runtime, requests, progress, cancel);
+        }
         self.known.calls.refresh()?;
         let (events, inbox) = channel();
         let pass = Arc::new(Pass::new(progress.stage(), events));
