@@ -133,7 +133,7 @@ impl Counts {
 }
 
 /// Content is a text, or a list of parts of which the texts count.
-fn content_text(content: Value) -> String {
+pub(crate) fn content_text(content: Value) -> String {
     match content {
         Value::String(text) => text,
         Value::Array(parts) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),

@@ -1,5 +1,6 @@
 //! The trait that every engine stands behind, and what passes over it.
 
+use std::fmt;
 use std::sync::atomic::AtomicBool;
 
 use crate::answer::Answer;
@@ -94,6 +95,8 @@ pub struct Ensured {
     pub transient: Vec<(CallKey, String)>,
     /// Tokens read by the model in this pass.
     pub prompt_tokens: u64,
+    /// Of these, tokens that the server says were in its prompt cache.
+    pub cached_tokens: u64,
     /// Tokens written by the model in this pass.
     pub completion_tokens: u64,
     /// Cost of this pass by the configured price, in its currency.
@@ -128,6 +131,84 @@ pub enum Note {
     },
     /// Something about a batch.
     Batch(BatchNote),
+    /// The server refused requests without saying what it allows; requests are paced at what it was seen to take.
+    RateLearned {
+        /// Requests a minute, rounded.
+        requests_per_minute: u64,
+    },
+    /// The server refuses JSON schemas: from now on they are written into the prompt.
+    SchemaInPrompt {
+        /// The server's words.
+        message: String,
+    },
+    /// The server does not count tokens of streamed answers: they are estimated.
+    UncountedStream {
+        /// The server's words.
+        message: String,
+    },
+    /// The server refuses to stream: answers are asked for whole.
+    NotStreamed {
+        /// The server's words.
+        message: String,
+    },
+    /// The server refuses several samples in one request: each is asked for alone.
+    SamplesAlone {
+        /// The server's words.
+        message: String,
+    },
+    /// Log-probabilities were asked for and the server gives none.
+    NoLogprobs,
+    /// A request that failed in several runs, while others were answered, is from now on a row error.
+    GivenUp {
+        /// The last failure.
+        message: String,
+    },
+}
+
+impl Note {
+    /// Whether it is of use to a reader of the run's output; the others are many, and of use to a log only.
+    pub fn is_worth_telling(&self) -> bool {
+        !matches!(self, Self::Retrying { .. })
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RateLimited { wait_seconds } => write!(formatter, "the server asks to wait {wait_seconds} s"),
+            Self::Retrying { message } => write!(formatter, "a request failed and is tried again: {message}"),
+            Self::OtherModel { answered } => write!(formatter, "the server answers as model `{answered}`"),
+            Self::Batch(note) => note.fmt(formatter),
+            Self::RateLearned { requests_per_minute } => write!(
+                formatter,
+                "the server took about {requests_per_minute} requests a minute; they are paced at that (set `requests_per_minute` if you know the limit)"
+            ),
+            Self::SchemaInPrompt { message } => write!(
+                formatter,
+                "the server refuses a JSON schema, which is written into the prompt from now on: {message}"
+            ),
+            Self::UncountedStream { message } => {
+                write!(
+                    formatter,
+                    "the server does not count the tokens of streamed answers, which are estimated: {message}"
+                )
+            }
+            Self::NotStreamed { message } => {
+                write!(formatter, "the server refuses to stream, and answers are asked for whole: {message}")
+            }
+            Self::SamplesAlone { message } => write!(
+                formatter,
+                "the server refuses several samples in one request, and each is asked for alone: {message}"
+            ),
+            Self::NoLogprobs => {
+                formatter.write_str("the server gives no log-probabilities, although they were asked for")
+            }
+            Self::GivenUp { message } => write!(
+                formatter,
+                "a request that failed in several runs, while others were answered, is given up as a row error: {message}"
+            ),
+        }
+    }
 }
 
 /// Follows a pass. Called from the thread that called [`Model::ensure`].

@@ -129,11 +129,9 @@ impl Progress for Follower<'_> {
     }
 
     fn note(&self, note: &Note) {
-        let message = match note {
-            Note::RateLimited { wait_seconds } => format!("the server asks to wait {wait_seconds} s"),
-            Note::OtherModel { answered } => format!("the server answers as model `{answered}`"),
-            _ => return,
-        };
-        self.task.events().emit(&Event::Warning { stage: Some(self.task.stage().to_owned()), message });
+        if note.is_worth_telling() {
+            let warning = Event::Warning { stage: Some(self.task.stage().to_owned()), message: note.to_string() };
+            self.task.events().emit(&warning);
+        }
     }
 }

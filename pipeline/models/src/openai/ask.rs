@@ -1,30 +1,31 @@
 //! One request from the wish for an answer to a stored answer.
 
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Url};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
+use super::abilities::Abilities;
 use super::breaker::Breaker;
 use super::classify::classify;
+use super::exchange::Lost;
+use super::failing::Failing;
 use super::keep::estimated_prompt;
-use super::pace::{CoolDown, Pace, Taken, jitter};
+use super::pace::{Pace, Taken, jitter};
 use super::pass::{Pass, Stop, Stopped};
-use super::{LOOK, Outcome, connect, wire};
-use crate::budget::{Budget, Price};
-use crate::claims::Claims;
+use super::window::{Entry, Window};
+use super::wire::{self, Shape};
+use super::{Event, LOOK, Outcome};
+use crate::budget::{Budget, Price, Reservation};
+use crate::claims::{Claim, Claims};
 use crate::config::Timing;
+use crate::error::ModelError;
 use crate::key::CallKey;
 use crate::model::Note;
 use crate::request::{ModelId, Request};
 use crate::secret::Secret;
 use crate::store::CallStore;
-
-/// No reply is longer; a guard against a server that never ends.
-const MOST_BYTES: usize = 256 << 20;
 
 /// What all passes to one model share.
 pub(super) struct Server {
@@ -34,10 +35,11 @@ pub(super) struct Server {
     pub(super) name: String,
     pub(super) id: ModelId,
     pub(super) secret: Option<Secret>,
-    pub(super) permits: Semaphore,
+    pub(super) window: Window,
     pub(super) pace: Pace,
-    pub(super) cool: CoolDown,
     pub(super) breaker: Breaker,
+    pub(super) abilities: Abilities,
+    pub(super) failing: Failing,
     pub(super) claims: Claims,
     pub(super) budget: Arc<Budget>,
     pub(super) price: Option<Price>,
@@ -47,59 +49,160 @@ pub(super) struct Server {
     pub(super) cancelled: Mutex<Option<Instant>>,
 }
 
-/// A reply that was read to its end.
-pub(super) struct HttpReply {
-    pub(super) status: u16,
-    retry_after: Option<String>,
-    pub(super) body: String,
-    pub(super) latency: Duration,
+/// Requests that may go out as one, since they differ in sample and seed only. Tells what becomes of each, also when its
+/// task ends in a panic.
+pub(super) struct Job {
+    events: Sender<Event>,
+    open: Vec<(CallKey, Request)>,
+    is_stopped: bool,
+}
+
+impl Job {
+    pub(super) fn new(events: Sender<Event>, open: Vec<(CallKey, Request)>) -> Self {
+        Self { events, open, is_stopped: false }
+    }
+
+    /// The first of the requests that nothing is known of yet.
+    pub(super) fn first(&self) -> Option<&(CallKey, Request)> {
+        self.open.first()
+    }
+
+    /// Takes the first request out, whose outcome is to be told with [`Job::tell`].
+    pub(super) fn take(&mut self) -> Option<(CallKey, Request)> {
+        (!self.open.is_empty()).then(|| self.open.remove(0))
+    }
+
+    pub(super) fn tell(&self, outcome: Outcome) {
+        // Nobody listens any more only when the pass has returned.
+        let _ = self.events.send(Event::Done(outcome));
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        for (key, _) in std::mem::take(&mut self.open) {
+            self.tell(if self.is_stopped {
+                Outcome::Stopped
+            } else {
+                Outcome::Transient(key, "the request's task ended unexpectedly".to_owned())
+            });
+        }
+    }
+}
+
+/// A request that was let out.
+pub(super) struct Sent<'a> {
+    pub(super) entry: Entry<'a>,
+    pub(super) taken: Taken,
+    pub(super) place: Reservation<'a>,
+    pub(super) shape: Shape,
+    /// Jitter for what comes of it.
+    pub(super) jitter: f64,
+}
+
+/// What one sending led to.
+pub(super) enum Step {
+    /// Something is known of the first request now.
+    Done,
+    /// The server asked to wait or for another shape: no failure.
+    Again,
+    Failed(Failure),
+}
+
+/// A failure that may pass.
+pub(super) struct Failure {
+    pub(super) message: String,
+    /// What the server did, where it may do so to this request alone.
+    pub(super) kind: Option<String>,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self { message, kind: None }
+    }
 }
 
 impl Server {
-    /// Gets one answer into the store.
-    pub(super) async fn ask(&self, pass: &Pass, key: CallKey, request: &Request) -> Outcome {
-        let Ok(_claim) = pass.unless(Stop::Drain, self.claims.take(key)).await else {
-            return Outcome::Stopped;
-        };
-        match self.calls.verified(&key) {
-            Ok(Some(kind)) => return Outcome::Known(kind),
-            Ok(None) => {}
-            Err(error) => {
-                pass.fail(error, Stop::Drain);
-                return Outcome::Stopped;
-            }
+    /// Gets the answers to some requests into the store.
+    pub(super) async fn ask(&self, pass: &Pass, mut job: Job) {
+        if self.answer_all(pass, &mut job).await.is_err() {
+            job.is_stopped = true;
         }
-        let body = match wire::body(&self.id.model, request) {
-            Ok(body) => body,
-            Err(message) => {
-                return self.keep_row_error(pass, key, request, "bad_request", &message);
-            }
-        };
-        let mut failures = 0;
-        let mut attempt = 0;
-        loop {
-            let sent = self.attempt(pass, key, request, &body, attempt).await;
+    }
+
+    async fn answer_all(&self, pass: &Pass, job: &mut Job) -> Result<(), Stopped> {
+        let _claims = pass.unless(Stop::Drain, self.claim(job)).await?;
+        self.drop_known(pass, job)?;
+        let (mut attempt, mut failures, mut answered) = (0, 0, self.breaker.answers());
+        while let Some((key, _)) = job.first() {
+            let key = *key;
+            let step = self.attempt(pass, job, attempt).await?;
             attempt += 1;
-            let failure = match sent {
-                Err(Stopped) => return Outcome::Stopped,
-                Ok(Step::Done(outcome)) => return outcome,
-                Ok(Step::Wait) => continue,
-                Ok(Step::Failed(failure)) => failure,
+            let failure = match step {
+                Step::Again => continue,
+                Step::Done => {
+                    (failures, answered) = (0, self.breaker.answers());
+                    continue;
+                }
+                Step::Failed(failure) => failure,
             };
             failures += 1;
             if failures >= self.timing.attempts.max(1) {
-                if let Some(rows) = self.breaker.gave_up(Instant::now()) {
-                    pass.fail(self.unreachable(rows, &failure), Stop::Drain);
-                }
-                return Outcome::Transient(key, failure);
+                self.give_up(pass, job, failure, self.breaker.answers() > answered)?;
+                (failures, answered) = (0, self.breaker.answers());
+                continue;
             }
-            pass.note(Note::Retrying { message: failure });
+            pass.note(Note::Retrying { message: failure.message });
             let wait = self.timing.backoff.saturating_mul(1 << (failures - 1).min(16)).min(self.timing.most_backoff);
             let wait = wait.mul_f64(0.5 + 0.5 * jitter(&key.0, attempt));
-            if pass.unless(Stop::Drain, tokio::time::sleep(wait)).await.is_err() {
-                return Outcome::Stopped;
-            }
+            pass.unless(Stop::Drain, tokio::time::sleep(wait)).await?;
         }
+        Ok(())
+    }
+
+    /// Takes all requests of a job, in the order of their keys, so that two jobs never wait for each other.
+    async fn claim(&self, job: &Job) -> Vec<Claim<'_>> {
+        let mut keys: Vec<CallKey> = job.open.iter().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut claims = Vec::with_capacity(keys.len());
+        for key in keys {
+            claims.push(self.claims.take(key).await);
+        }
+        claims
+    }
+
+    /// Leaves out what another pass has got meanwhile.
+    fn drop_known(&self, pass: &Pass, job: &mut Job) -> Result<(), Stopped> {
+        let mut failure = None;
+        let mut open = std::mem::take(&mut job.open);
+        open.retain(|(key, _)| match self.calls.verified(key) {
+            Ok(Some(kind)) => {
+                job.tell(Outcome::Known(kind));
+                false
+            }
+            Ok(None) => true,
+            Err(error) => {
+                failure = Some(error);
+                true
+            }
+        });
+        job.open = open;
+        failure.map_or(Ok(()), |error| Err(pass.stop(error)))
+    }
+
+    /// Ends the first request without an answer.
+    fn give_up(&self, pass: &Pass, job: &mut Job, failure: Failure, others_answered: bool) -> Result<(), Stopped> {
+        if let Some(rows) = self.breaker.gave_up(Instant::now()) {
+            return Err(pass.stop(self.unreachable(rows, &failure.message)));
+        }
+        let Some((key, request)) = job.take() else { return Ok(()) };
+        if others_answered && self.is_hopeless(key, &failure) {
+            pass.note(Note::GivenUp { message: failure.message.clone() });
+            return self.keep_row_error(pass, job, (key, request), "server_error_persistent", &failure.message);
+        }
+        job.tell(Outcome::Transient(key, failure.message));
+        Ok(())
     }
 
     /// Remembers that a pass was cancelled.
@@ -112,104 +215,73 @@ impl Server {
         cancelled.is_some_and(|time| time.elapsed() < LOOK * 10)
     }
 
-    /// Sends once, when it is this request's turn.
-    async fn attempt(
-        &self,
-        pass: &Pass,
-        key: CallKey,
-        request: &Request,
-        body: &[u8],
-        attempt: u32,
-    ) -> Result<Step, Stopped> {
-        let Ok(permit) = pass.unless(Stop::Drain, self.permits.acquire()).await? else {
-            return Err(Stopped);
-        };
-        if self.was_cancelled_lately() {
-            // the permit may come from a cancelled pass: ours gets time to notice that it is cancelled as well, so
-            // that nothing is sent just to be thrown away
-            pass.unless(Stop::Drain, tokio::time::sleep(LOOK * 4)).await?;
-        }
-        let taken = self.turn(pass, key, request, attempt).await?;
-        let place = match pass.unless(Stop::Drain, self.budget.reserve()).await? {
-            Ok(place) => place,
-            Err(error) => {
-                pass.fail(error, Stop::Drain);
-                return Err(Stopped);
+    /// Sends once, when it is this job's turn.
+    async fn attempt(&self, pass: &Pass, job: &mut Job, attempt: u32) -> Result<Step, Stopped> {
+        let Some((key, request)) = job.first() else { return Ok(Step::Done) };
+        let samples = job.open.len();
+        let admitted = pass.unless(Stop::Drain, self.admit(request, samples)).await?;
+        let (entry, taken, place) = admitted.map_err(|error| pass.stop(error))?;
+        // The shape is chosen at the last moment: others may have found out what the server refuses.
+        let shape = self.abilities.shape(request, samples);
+        let body = match wire::body(&self.id.model, request, &shape) {
+            Ok(body) => body,
+            Err(message) => {
+                if let Some(row) = job.take() {
+                    self.keep_row_error(pass, job, row, "bad_request", &message)?;
+                }
+                return Ok(Step::Done);
             }
         };
-        let exchanged = pass.unless(Stop::Abort, self.exchange(body, request.sampling.max_tokens)).await?;
-        drop(permit);
-        let reply = match exchanged {
+        let max_tokens = request.sampling.max_tokens;
+        let sent = Sent { entry, taken, place, shape, jitter: jitter(&key.0, attempt) };
+        let reply = match pass.unless(Stop::Abort, self.exchange(body, max_tokens)).await? {
             Ok(reply) => reply,
-            Err(message) => {
-                let message = self.redact(&message);
+            Err(lost) => {
+                if matches!(lost, Lost::TimedOut(_)) {
+                    sent.entry.refused();
+                }
+                let message = self.redact(&lost.into_message());
                 if let Some(failures) = self.breaker.lost(Instant::now()) {
                     pass.fail(self.unreachable(failures, &message), Stop::Abort);
                     return Err(Stopped);
                 }
-                return Ok(Step::Failed(message));
+                return Ok(Step::Failed(message.into()));
             }
         };
         self.breaker.spoke();
+        self.pace.tell(Instant::now(), taken, &reply.limits);
         let meaning = classify(reply.status, reply.retry_after.as_deref(), &reply.body, SystemTime::now());
-        self.act(pass, key, request, reply, meaning, (&place, taken))
+        self.act(pass, job, sent, reply, meaning)
     }
 
-    /// Waits for the shared cool-down and the rates.
-    async fn turn(&self, pass: &Pass, key: CallKey, request: &Request, attempt: u32) -> Result<Taken, Stopped> {
-        let share = jitter(&key.0, attempt);
-        let most = estimated_prompt(request) + u64::from(request.sampling.max_tokens);
-        loop {
-            let wait = self.cool.wait(Instant::now(), share);
-            if !wait.is_zero() {
-                pass.unless(Stop::Drain, tokio::time::sleep(wait)).await?;
-                continue;
-            }
-            let (wait, taken) = self.pace.take(Instant::now(), most);
-            if wait.is_zero() {
-                return Ok(taken);
-            }
-            pass.unless(Stop::Drain, tokio::time::sleep(wait)).await?;
-            if self.cool.wait(Instant::now(), share).is_zero() {
-                return Ok(taken);
-            }
-            // A refusal came meanwhile: this place goes unused and another is taken after the wait.
+    /// Waits for a place in the window, the pace and the budget.
+    async fn admit(
+        &self,
+        request: &Request,
+        samples: usize,
+    ) -> Result<(Entry<'_>, Taken, Reservation<'_>), ModelError> {
+        let entry = self.window.enter().await;
+        if self.was_cancelled_lately() {
+            // the place may come from a cancelled pass: ours gets time to notice that it is cancelled as well, so
+            // that nothing is sent just to be thrown away
+            tokio::time::sleep(LOOK * 4).await;
         }
+        let samples = u64::from(self.abilities.samples()).min(samples as u64);
+        let most = estimated_prompt(request) + u64::from(request.sampling.max_tokens) * samples;
+        let taken = self.pace.turn(most).await;
+        let place = self.budget.reserve().await?;
+        Ok((entry, taken, place))
     }
 
-    /// Sends and reads to the end. Silence is limited, the whole is not.
-    async fn exchange(&self, body: &[u8], max_tokens: u32) -> Result<HttpReply, String> {
-        let started = Instant::now();
-        let silence = self.timing.idle + self.timing.per_token.saturating_mul(max_tokens);
-        let send =
-            self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json").body(body.to_vec()).send();
-        let mut response = timeout(silence, send)
-            .await
-            .map_err(|_| format!("no reply within {} s", silence.as_secs_f32()))?
-            .map_err(|error| connect::chain(&error.without_url()))?;
-        let status = response.status().as_u16();
-        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let mut bytes = Vec::new();
-        loop {
-            let chunk = timeout(self.timing.idle, response.chunk())
-                .await
-                .map_err(|_| format!("the reply stopped for {} s", self.timing.idle.as_secs_f32()))?
-                .map_err(|error| connect::chain(&error.without_url()))?;
-            let Some(chunk) = chunk else { break };
-            if bytes.len() + chunk.len() > MOST_BYTES {
-                return Err("the reply does not end".to_owned());
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        let body = String::from_utf8(bytes).map_err(|_| "the reply is not UTF-8".to_owned())?;
-        Ok(HttpReply { status, retry_after, body, latency: started.elapsed() })
+    /// Whether a request that failed after all its attempts, while others were answered, will never be answered.
+    fn is_hopeless(&self, key: CallKey, failure: &Failure) -> bool {
+        let now = crate::store::now_ms();
+        failure.kind.as_ref().is_some_and(|kind| self.failing.count(key, kind, now) >= super::failing::RUNS)
     }
-}
 
-/// What one sending led to.
-pub(super) enum Step {
-    Done(Outcome),
-    /// The server asked to wait: no failure.
-    Wait,
-    Failed(String),
+    /// How long a server may be silent before the first byte of a reply: it may queue the request, and writes all of an
+    /// answer that is not streamed before it sends the first.
+    pub(super) fn silence(&self, max_tokens: u32) -> Duration {
+        self.timing.idle + self.timing.per_token.saturating_mul(max_tokens)
+    }
 }

@@ -22,6 +22,7 @@ struct State {
     rows: u32,
     refused: u32,
     answered: Option<Instant>,
+    answers: u64,
 }
 
 impl Breaker {
@@ -30,7 +31,13 @@ impl Breaker {
     }
 
     pub(super) fn answered(&self, now: Instant) {
-        *self.state() = State { answered: Some(now), ..State::default() };
+        let mut state = self.state();
+        *state = State { answered: Some(now), answers: state.answers + 1, ..State::default() };
+    }
+
+    /// Answers so far.
+    pub(super) fn answers(&self) -> u64 {
+        self.state().answers
     }
 
     /// The server spoke, though not with an answer: it is not out of reach.

@@ -17,8 +17,9 @@ pub(super) enum Meaning {
     Answer(Box<Answer>),
     /// All requests wait.
     Wait(Option<Duration>),
-    /// A passing failure of the server.
-    Again(String),
+    /// A passing failure of the server, as far as one reply tells; `kind` says what it did where it may do so to this
+    /// request alone, again and again.
+    Again { message: String, kind: Option<String> },
     /// This request can never be answered.
     RowError { code: &'static str, message: String },
     /// Refused for a reason that may be the row's or the configuration's.
@@ -27,6 +28,13 @@ pub(super) enum Meaning {
     KeyRefused(String),
     /// The model or the address is wrong.
     Refused(String),
+}
+
+impl Meaning {
+    /// A passing failure that is not the request's own.
+    pub(super) fn again(message: impl Into<String>) -> Self {
+        Self::Again { message: message.into(), kind: None }
+    }
 }
 
 const CONTEXT: [&str; 11] = [
@@ -74,7 +82,7 @@ fn success(status: u16, body: &str, wait: Option<Duration>) -> Meaning {
         Err(error) => match carried_status(body) {
             // Some gateways pass an error on with status 200.
             Some(carried) if carried != status => failure(carried, body, wait),
-            _ => Meaning::Again(format!("unreadable reply: {error}")),
+            _ => Meaning::Again { message: format!("unreadable reply: {error}"), kind: Some("unreadable".to_owned()) },
         },
     }
 }
@@ -92,18 +100,20 @@ fn failure(status: u16, body: &str, wait: Option<Duration>) -> Meaning {
         401..=403 if says(&CONTENT) => Meaning::RowError { code: "content_filter", message },
         401..=403 => Meaning::KeyRefused(message),
         404 | 405 | 410 => Meaning::Refused(message),
-        408 | 409 | 425 => Meaning::Again(format!("status {status}: {message}")),
+        408 | 409 | 425 | 502..=504 | 529 => {
+            Meaning::again(format!("status {status}: {message}"))
+        }
         400..=499 if says(&CONTEXT) => Meaning::RowError { code: "context_exceeded", message },
         400..=499 if says(&CONTENT) => Meaning::RowError { code: "content_filter", message },
         400..=499 if says(&NO_MODEL) => Meaning::Refused(message),
         413 => Meaning::RowError { code: "request_too_large", message },
         400..=499 => Meaning::BadRequest(message),
-        _ => Meaning::Again(format!("status {status}: {message}")),
+        _ => Meaning::Again { message: format!("status {status}: {message}"), kind: Some(format!("status {status}")) },
     }
 }
 
 /// Status in `error.code`, if it is one of an error.
-fn carried_status(body: &str) -> Option<u16> {
+pub(super) fn carried_status(body: &str) -> Option<u16> {
     let value: Value = serde_json::from_str(body).ok()?;
     let code = value.get("error")?.get("code")?;
     let code = code.as_u64().or_else(|| code.as_str()?.parse().ok())?;
@@ -194,9 +204,11 @@ mod tests {
         assert!(matches!(meaning(400, &no_model), Meaning::Refused(_)));
         assert!(matches!(meaning(400, &error("top_k: unknown")), Meaning::BadRequest(_)));
         assert!(matches!(meaning(302, ""), Meaning::Refused(_)));
-        assert_eq!(meaning(500, "oops"), Meaning::Again("status 500: oops".to_owned()));
-        assert!(matches!(meaning(503, ""), Meaning::Again(_)));
-        assert!(matches!(meaning(200, "{\"choices\":[{\"mess"), Meaning::Again(_)));
+        let again =
+            |message: &str, kind: &str| Meaning::Again { message: message.to_owned(), kind: Some(kind.to_owned()) };
+        assert_eq!(meaning(500, "oops"), again("status 500: oops", "status 500"));
+        assert!(matches!(meaning(503, ""), Meaning::Again { kind: None, .. }));
+        assert!(matches!(meaning(200, "{\"choices\":[{\"mess"), Meaning::Again { kind: Some(_), .. }));
         assert!(matches!(meaning(200, r#"{"error":{"message":"slow down","code":429}}"#), Meaning::Wait(_)));
         assert!(matches!(meaning(200, r#"{"choices":[{"message":{"content":"x"}}]}"#), Meaning::Answer(_)));
     }

@@ -3,149 +3,243 @@
 use std::time::{Duration, Instant};
 
 use super::Outcome;
-use super::ask::{HttpReply, Server, Step};
+use super::abilities::{Abilities, Ability};
+use super::ask::{Failure, Job, Sent, Server, Step};
+use super::choices;
 use super::classify::Meaning;
-use super::pace::Taken;
-use super::pass::{Pass, Stop, Stopped};
+use super::exchange::HttpReply;
+use super::pass::{Pass, Stopped};
 use crate::answer::Answer;
-use crate::budget::Reservation;
 use crate::error::ModelError;
 use crate::key::CallKey;
 use crate::model::Note;
 use crate::request::{Asked, Request};
 use crate::store::{Reply, StoredCall, now_ms};
 
+/// Statuses that say that the server has too much to do.
+const OVERLOAD: [u16; 3] = [429, 503, 529];
+
 impl Server {
     /// Does what a reply calls for.
     pub(super) fn act(
         &self,
         pass: &Pass,
-        key: CallKey,
-        request: &Request,
+        job: &mut Job,
+        sent: Sent<'_>,
         reply: HttpReply,
         meaning: Meaning,
-        (place, taken): (&Reservation<'_>, Taken),
     ) -> Result<Step, Stopped> {
         let status = reply.status;
-        let stop = |error: ModelError| {
-            pass.fail(error, Stop::Drain);
-            Err(Stopped)
-        };
+        if OVERLOAD.contains(&status) || matches!(meaning, Meaning::Wait(_)) {
+            sent.entry.refused();
+        }
+        if !matches!(meaning, Meaning::Wait(_))
+            && let Some(rate) = self.pace.taken(Instant::now(), sent.taken)
+        {
+            pass.note(rate_note(rate));
+        }
         match meaning {
-            Meaning::Answer(answer) => {
-                Ok(Step::Done(self.keep_answer(pass, key, request, reply, &answer, (place, taken))))
+            Meaning::Answer(answer) if sent.shape.samples <= 1 => {
+                self.keep_answers(pass, job, &sent, vec![(reply.body, *answer)], reply.latency)
             }
-            Meaning::Wait(asked) => self.wait(pass, asked),
-            Meaning::Again(message) => Ok(Step::Failed(self.redact(&message))),
-            Meaning::RowError { code, message } => {
-                Ok(Step::Done(self.keep_row_error(pass, key, request, code, &message)))
+            Meaning::Answer(_) => {
+                let parts = choices::split(&reply.body, sent.shape.samples as usize);
+                self.keep_answers(pass, job, &sent, parts, reply.latency)
             }
-            Meaning::KeyRefused(message) => stop(ModelError::KeyRefused {
+            Meaning::Wait(asked) => self.wait(pass, &sent, asked),
+            Meaning::RowError { code, message } => self.end_rows(pass, job, &sent, code, &message),
+            Meaning::KeyRefused(message) => Err(pass.stop(ModelError::KeyRefused {
                 model: self.name.clone(),
                 host: self.host.clone(),
                 status,
                 message: self.redact(&message),
-            }),
-            Meaning::Refused(message) => stop(self.refused(status, &message)),
-            Meaning::BadRequest(message) => match self.breaker.refused() {
-                Ok(true) => Ok(Step::Done(self.keep_row_error(pass, key, request, "bad_request", &message))),
-                Ok(false) => {
-                    Ok(Step::Done(Outcome::Transient(key, format!("status {status}: {}", self.redact(&message)))))
+            })),
+            Meaning::Refused(message) => Err(pass.stop(self.refused(status, &message))),
+            Meaning::Again { message, kind } => {
+                if status == 501 && self.do_without(pass, &sent, status, &reply.body, &message)? {
+                    return Ok(Step::Again);
                 }
-                Err(_) => stop(self.refused(status, &message)),
-            },
+                Ok(Step::Failed(Failure { message: self.redact(&message), kind }))
+            }
+            Meaning::BadRequest(message) => {
+                if self.do_without(pass, &sent, status, &reply.body, &message)? {
+                    return Ok(Step::Again);
+                }
+                self.bad_request(pass, job, &sent, status, &message)
+            }
         }
     }
 
+    /// A request refused as malformed: the row's fault if others were answered.
+    fn bad_request(
+        &self,
+        pass: &Pass,
+        job: &mut Job,
+        sent: &Sent<'_>,
+        status: u16,
+        message: &str,
+    ) -> Result<Step, Stopped> {
+        match self.breaker.refused() {
+            Ok(true) => self.end_rows(pass, job, sent, "bad_request", message),
+            Ok(false) => {
+                if let Some((key, _)) = job.take() {
+                    job.tell(Outcome::Transient(key, format!("status {status}: {}", self.redact(message))));
+                }
+                Ok(Step::Done)
+            }
+            Err(_) => Err(pass.stop(self.refused(status, message))),
+        }
+    }
+
+    /// Whether a refusal is about something that can be done without: then it is from now on.
+    fn do_without(
+        &self,
+        pass: &Pass,
+        sent: &Sent<'_>,
+        status: u16,
+        body: &str,
+        message: &str,
+    ) -> Result<bool, Stopped> {
+        let Some(ability) = Abilities::concerned(&sent.shape, body) else {
+            return Ok(false);
+        };
+        if ability == Ability::Schema && self.abilities.is_schema_required() {
+            let message = format!(
+                "{message} (`structured_output = \"server\"` asks it to enforce a JSON schema; `auto` or `prompt` does without)"
+            );
+            return Err(pass.stop(self.refused(status, &message)));
+        }
+        if let Some(note) = self.abilities.do_without(ability, self.redact(message)) {
+            pass.note(note);
+        }
+        Ok(true)
+    }
+
     /// Begins or lengthens the shared wait, unless patience is at its end.
-    fn wait(&self, pass: &Pass, asked: Option<Duration>) -> Result<Step, Stopped> {
-        match self.cool.refused(Instant::now(), asked, self.timing.patience) {
+    fn wait(&self, pass: &Pass, sent: &Sent<'_>, asked: Option<Duration>) -> Result<Step, Stopped> {
+        match self.pace.refused(Instant::now(), sent.taken, asked, sent.jitter) {
             Ok(started) => {
                 if let Some(wait) = started {
                     pass.note(Note::RateLimited { wait_seconds: wait.as_secs() });
                 }
-                Ok(Step::Wait)
+                Ok(Step::Again)
             }
-            Err(impatient) => {
-                let error = ModelError::RateLimited {
-                    model: self.name.clone(),
-                    host: self.host.clone(),
-                    wait_seconds: impatient.wait.as_secs(),
-                };
-                pass.fail(error, Stop::Drain);
-                Err(Stopped)
-            }
+            Err(impatient) => Err(pass.stop(ModelError::RateLimited {
+                model: self.name.clone(),
+                host: self.host.clone(),
+                wait_seconds: impatient.wait.as_secs(),
+            })),
         }
     }
 
-    fn keep_answer(
+    /// Stores the answers that one reply gave to the first requests of a job. The prompt was read once for all of them.
+    fn keep_answers(
         &self,
         pass: &Pass,
-        key: CallKey,
-        request: &Request,
-        reply: HttpReply,
-        answer: &Answer,
-        (place, taken): (&Reservation<'_>, Taken),
-    ) -> Outcome {
-        let prompt_tokens = answer.prompt_tokens.unwrap_or_else(|| estimated_prompt(request));
-        let completion_tokens = answer.completion_tokens.unwrap_or_else(|| estimated_completion(answer));
-        let cached_tokens = answer.cached_tokens.unwrap_or(0);
+        job: &mut Job,
+        sent: &Sent<'_>,
+        answers: Vec<(String, Answer)>,
+        latency: Duration,
+    ) -> Result<Step, Stopped> {
+        let (Some((_, first)), Some((_, request))) = (answers.first(), job.first()) else {
+            let message = "unreadable reply: it holds no choice that can be read".to_owned();
+            return Ok(Step::Failed(Failure { message, kind: Some("unreadable".to_owned()) }));
+        };
+        let prompt = first.prompt_tokens.unwrap_or_else(|| estimated_prompt(request));
+        let cached = first.cached_tokens.unwrap_or(0).min(prompt);
+        let counts: Vec<u64> = answers
+            .iter()
+            .map(|(_, answer)| answer.completion_tokens.unwrap_or_else(|| estimated_completion(answer)))
+            .collect();
+        let tokens = prompt + counts.iter().sum::<u64>();
         let money =
-            self.price.as_ref().map_or(0.0, |price| price.cost(prompt_tokens, cached_tokens, completion_tokens));
-        place.spend(prompt_tokens + completion_tokens, money);
-        self.pace.correct(taken, prompt_tokens + completion_tokens);
-        self.cool.answered();
+            |prompt, cached, written| self.price.as_ref().map_or(0.0, |price| price.cost(prompt, cached, written));
+        sent.place.spend(tokens, money(prompt, cached, tokens - prompt));
+        self.pace.correct(sent.taken, tokens);
+        sent.entry.answered();
         self.breaker.answered(Instant::now());
+        self.tell_of(pass, request, first);
+        let (mut prompt, mut cached) = (prompt, cached);
+        for ((body, _), completion_tokens) in answers.into_iter().zip(counts) {
+            let Some((key, request)) = job.take() else { break };
+            self.append(pass, job, (key, request), Reply::Answer(body), latency)?;
+            job.tell(Outcome::Answered {
+                prompt_tokens: prompt,
+                cached_tokens: cached,
+                completion_tokens,
+                money: money(prompt, cached, completion_tokens),
+            });
+            (prompt, cached) = (0, 0);
+        }
+        Ok(Step::Done)
+    }
+
+    /// Tells once what is odd about an answer.
+    fn tell_of(&self, pass: &Pass, request: &Request, answer: &Answer) {
         match &answer.model {
             Some(answered) if *answered != self.id.model => pass.note_name(answered),
             _ => {}
         }
-        match self.append(pass, &key, request, Reply::Answer(reply.body), reply.latency) {
-            Ok(()) => Outcome::Answered { prompt_tokens, completion_tokens, money },
-            Err(error) => {
-                pass.fail(error, Stop::Drain);
-                Outcome::Stopped
-            }
+        if request.sampling.logprobs
+            && answer.token_logprobs.is_none()
+            && let Some(note) = self.abilities.no_logprobs()
+        {
+            pass.note(note);
         }
+    }
+
+    /// Stores that the requests which went out together can never be answered.
+    fn end_rows(
+        &self,
+        pass: &Pass,
+        job: &mut Job,
+        sent: &Sent<'_>,
+        code: &str,
+        message: &str,
+    ) -> Result<Step, Stopped> {
+        for _ in 0..sent.shape.samples {
+            let Some(row) = job.take() else { break };
+            self.keep_row_error(pass, job, row, code, message)?;
+        }
+        Ok(Step::Done)
     }
 
     /// Stores that a request can never be answered.
     pub(super) fn keep_row_error(
         &self,
         pass: &Pass,
-        key: CallKey,
-        request: &Request,
+        job: &Job,
+        row: (CallKey, Request),
         code: &str,
         message: &str,
-    ) -> Outcome {
+    ) -> Result<(), Stopped> {
         let reply = Reply::RowError { code: code.to_owned(), message: self.redact(message) };
-        match self.append(pass, &key, request, reply, Duration::ZERO) {
-            Ok(()) => Outcome::RowError,
-            Err(error) => {
-                pass.fail(error, Stop::Drain);
-                Outcome::Stopped
-            }
-        }
+        self.append(pass, job, row, reply, Duration::ZERO)?;
+        job.tell(Outcome::RowError);
+        Ok(())
     }
 
     fn append(
         &self,
         pass: &Pass,
-        key: &CallKey,
-        request: &Request,
+        job: &Job,
+        (key, request): (CallKey, Request),
         reply: Reply,
         latency: Duration,
-    ) -> Result<(), ModelError> {
+    ) -> Result<(), Stopped> {
         let call = StoredCall {
             model: self.id.clone(),
-            request: Asked::Answer(request.clone()),
+            request: Asked::Answer(request),
             reply,
             stage: pass.stage.clone(),
             host: self.host.clone(),
             time_ms: now_ms(),
             latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
         };
-        self.calls.append(key, &call)
+        self.calls.append(&key, &call).map_err(|error| {
+            job.tell(Outcome::Stopped);
+            pass.stop(error)
+        })
     }
 
     pub(super) fn unreachable(&self, failures: u32, message: &str) -> ModelError {
@@ -167,11 +261,22 @@ impl Server {
     }
 }
 
+fn rate_note(rate: f64) -> Note {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate is positive and far below 2^52"
+    )]
+    let requests_per_minute = rate.round() as u64;
+    Note::RateLearned { requests_per_minute }
+}
+
 /// Tokens of a request, roughly: three bytes a token fit Chinese, and overrate English.
 pub(super) fn estimated_prompt(request: &Request) -> u64 {
     request.messages.iter().map(|message| message.content.len() as u64 / 3 + 4).sum()
 }
 
+/// The same for an answer.
 pub(super) fn estimated_completion(answer: &Answer) -> u64 {
     let reasoning = answer.reasoning.as_ref().map_or(0, String::len);
     (answer.text.len().max(reasoning + answer.answer_text.len()) as u64).div_ceil(3)

@@ -4,25 +4,37 @@
 //! number of tasks; answers go from the tasks straight to the call store. HTTP/1.1 on purpose: servers
 //! cap the streams of one HTTP/2 connection far below what long generations need, so each request in
 //! flight has a connection of its own and the pool follows `max_in_flight`.
+//!
+//! How many requests are in flight is found by trying (`window`), when they go out is ruled by waits and rates (`pace`),
+//! and what a server cannot do is found out once and done without (`abilities`).
 
+mod abilities;
 mod ask;
 mod batch;
 mod breaker;
+mod choices;
 mod classify;
 mod connect;
+mod cool;
+mod exchange;
+mod failing;
 mod keep;
+mod learned;
+mod limits;
 mod pace;
 mod pass;
+mod quota;
+mod stream;
+mod window;
 mod wire;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use tokio::sync::Semaphore;
 
 use crate::claims::Claims;
 use crate::config::{ModelConfig, OpenOptions};
@@ -31,13 +43,16 @@ use crate::key::CallKey;
 use crate::known::{Known, Source};
 use crate::model::{Ensured, Model, Note, Progress, Recorded};
 use crate::recordings::Recordings;
-use crate::request::{ModelId, Request};
+use crate::request::{ModelId, Request, Sampling};
 use crate::store::{CallStore, Kind};
-use ask::Server;
+use abilities::Abilities;
+use ask::{Job, Server};
 use batch::Batches;
 use breaker::Breaker;
-use pace::{CoolDown, Pace};
+use failing::Failing;
+use pace::Pace;
 use pass::{Pass, Stop};
+use window::Window;
 
 pub use batch::BatchNote;
 
@@ -47,6 +62,11 @@ const MOST_IN_FLIGHT: NonZeroU32 = NonZeroU32::MIN.saturating_add(31);
 const LOOK: Duration = Duration::from_millis(50);
 /// Requests prepared beyond those in flight, so that a finished one is followed at once.
 const MOST_PREPARED: usize = 256;
+/// With so many requests in flight or prepared, answers are taken in together.
+const LARGE: usize = 128;
+const GATHER: Duration = Duration::from_millis(2);
+/// How often the counts are told.
+const UPDATE: Duration = Duration::from_millis(20);
 const THREADS: usize = 2;
 
 pub(crate) struct OpenAi {
@@ -67,26 +87,11 @@ enum Event {
 /// What became of one request.
 #[derive(Debug)]
 enum Outcome {
-    Answered { prompt_tokens: u64, completion_tokens: u64, money: f64 },
+    Answered { prompt_tokens: u64, cached_tokens: u64, completion_tokens: u64, money: f64 },
     RowError,
     Known(Kind),
     Transient(CallKey, String),
     Stopped,
-}
-
-/// Tells the outcome of a task, also when the task ends in a panic.
-struct Report {
-    events: Sender<Event>,
-    outcome: Option<Outcome>,
-}
-
-impl Drop for Report {
-    fn drop(&mut self) {
-        if let Some(outcome) = self.outcome.take() {
-            // Nobody listens any more only when the pass has returned.
-            let _ = self.events.send(Event::Done(outcome));
-        }
-    }
 }
 
 impl OpenAi {
@@ -106,7 +111,6 @@ impl OpenAi {
         if let Some(price) = &config.price {
             options.budget.agree_on_currency(name, price)?;
         }
-        let now = Instant::now();
         let rate = |rate: Option<NonZeroU32>| rate.map(NonZeroU32::get);
         let server = Server {
             client: connect::client(&address, secret.as_ref(), in_flight, name, &options.timing)?,
@@ -115,9 +119,15 @@ impl OpenAi {
             name: name.to_owned(),
             id: id.clone(),
             secret,
-            permits: Semaphore::new(in_flight),
-            pace: Pace::new(rate(config.requests_per_minute), rate(config.tokens_per_minute), now),
-            cool: CoolDown::default(),
+            window: Window::new(in_flight),
+            pace: Pace::new(
+                rate(config.requests_per_minute),
+                rate(config.tokens_per_minute),
+                options.timing.patience,
+                Instant::now(),
+            ),
+            abilities: Abilities::new(config),
+            failing: Failing::new(calls.folder().join(id.slug())),
             breaker: Breaker::new(options.timing.breaker, options.timing.grace),
             claims: Claims::default(),
             budget: Arc::clone(&options.budget),
@@ -143,14 +153,11 @@ impl OpenAi {
         })
     }
 
-    fn spawn(&self, pass: &Arc<Pass>, key: CallKey, request: Request) {
+    fn spawn(&self, pass: &Arc<Pass>, group: Vec<(CallKey, Request)>) {
         let Some(runtime) = &self.runtime else { return };
         let (server, pass) = (Arc::clone(&self.server), Arc::clone(pass));
-        runtime.spawn(async move {
-            let failed = Outcome::Transient(key, "the request's task ended unexpectedly".to_owned());
-            let mut report = Report { events: pass.events.clone(), outcome: Some(failed) };
-            report.outcome = Some(server.ask(&pass, key, &request).await);
-        });
+        let job = Job::new(pass.events.clone(), group);
+        runtime.spawn(async move { server.ask(&pass, job).await });
     }
 
     /// Reads requests until the window is full; `false` when there are no more.
@@ -164,18 +171,51 @@ impl OpenAi {
         while following.in_flight < self.window && !pass.is_stopped() && !cancel.load(Ordering::Relaxed) {
             match self.known.next_missing(requests, &mut following.counts, following.progress, cancel) {
                 Ok(Some((key, request))) => {
-                    self.spawn(pass, key, request);
                     following.in_flight += 1;
+                    self.gather(pass, following, key, request);
                 }
-                Ok(None) => return false,
+                Ok(None) => {
+                    self.send_gathered(pass, following);
+                    return false;
+                }
                 // The caller's loop sees the same flag and ends the pass its way.
-                Err(ModelError::Cancelled) => return true,
+                Err(ModelError::Cancelled) => break,
                 Err(error) => pass.fail(error, Stop::Drain),
             }
             following.take_ready();
         }
+        self.send_gathered(pass, following);
         true
     }
+
+    /// Puts a request to those before it that it may go out with, or begins anew with it.
+    fn gather(&self, pass: &Arc<Pass>, following: &mut Following<'_>, key: CallKey, request: Request) {
+        let most = self.server.abilities.samples() as usize;
+        let fits = following.gathered.last().is_some_and(|(_, last)| is_same_but_for_sample(last, &request));
+        if !fits || following.gathered.len() >= most {
+            self.send_gathered(pass, following);
+        }
+        following.gathered.push((key, request));
+        if following.gathered.len() >= most {
+            self.send_gathered(pass, following);
+        }
+    }
+
+    fn send_gathered(&self, pass: &Arc<Pass>, following: &mut Following<'_>) {
+        if !following.gathered.is_empty() {
+            self.spawn(pass, std::mem::take(&mut following.gathered));
+        }
+    }
+}
+
+/// Whether two requests may go out as one.
+fn is_same_but_for_sample(first: &Request, second: &Request) -> bool {
+    let without_seed = |request: &Request| Sampling { seed: None, ..request.sampling.clone() };
+    first.messages == second.messages
+        && first.salt == second.salt
+        && first.schema == second.schema
+        && first.attempt == second.attempt
+        && without_seed(first) == without_seed(second)
 }
 
 impl Model for OpenAi {
@@ -195,7 +235,7 @@ impl Model for OpenAi {
         self.known.calls.refresh()?;
         let (events, inbox) = channel();
         let pass = Arc::new(Pass::new(progress.stage(), events));
-        let mut following = Following { counts: Ensured::default(), in_flight: 0, inbox, progress };
+        let mut following = Following::new(inbox, progress);
         let mut has_more = true;
         loop {
             if cancel.load(Ordering::Relaxed) {
@@ -205,11 +245,12 @@ impl Model for OpenAi {
             if has_more {
                 has_more = self.fill(requests, &pass, &mut following, cancel);
             }
-            progress.update(&following.counts);
+            following.update();
             if following.in_flight == 0 && (!has_more || pass.is_stopped()) {
                 break;
             }
-            following.wait();
+            following.wait(self.window);
+            self.server.window.look(Instant::now());
         }
         progress.update(&following.counts);
         match pass.error() {
@@ -235,20 +276,40 @@ impl Drop for OpenAi {
 struct Following<'a> {
     counts: Ensured,
     in_flight: usize,
+    /// Requests that go out as one, and wait for more of them.
+    gathered: Vec<(CallKey, Request)>,
     inbox: Receiver<Event>,
     progress: &'a dyn Progress,
+    updated: Option<Instant>,
 }
 
-impl Following<'_> {
+impl<'a> Following<'a> {
+    fn new(inbox: Receiver<Event>, progress: &'a dyn Progress) -> Self {
+        Self { counts: Ensured::default(), in_flight: 0, gathered: Vec::new(), inbox, progress, updated: None }
+    }
+
+    /// Tells the counts, but not with each of thousands of answers.
+    fn update(&mut self) {
+        if self.updated.is_none_or(|updated| updated.elapsed() >= UPDATE) {
+            self.updated = Some(Instant::now());
+            self.progress.update(&self.counts);
+        }
+    }
+
     fn take_ready(&mut self) {
         while let Ok(event) = self.inbox.try_recv() {
             self.take(event);
         }
     }
 
-    fn wait(&mut self) {
+    fn wait(&mut self, window: usize) {
         if let Ok(event) = self.inbox.recv_timeout(LOOK) {
             self.take(event);
+            if window >= LARGE {
+                // More requests are prepared than are in flight, so the next ones can be read for many answers at once:
+                // waking for each would cost more than the rest of its work.
+                std::thread::sleep(GATHER);
+            }
             self.take_ready();
         }
     }
@@ -270,9 +331,10 @@ impl Following<'_> {
                 self.counts.asked += 1;
                 self.counts.transient.push((key, message));
             }
-            Outcome::Answered { prompt_tokens, completion_tokens, money } => {
+            Outcome::Answered { prompt_tokens, cached_tokens, completion_tokens, money } => {
                 self.counts.asked += 1;
                 self.counts.prompt_tokens += prompt_tokens;
+                self.counts.cached_tokens += cached_tokens;
                 self.counts.completion_tokens += completion_tokens;
                 self.counts.money += money;
             }

@@ -1,142 +1,149 @@
-//! When the next request may go out: one shared wait after "too many requests", and rates a minute.
+//! When the next request may go out.
 //!
-//! All requests of a model share one cool-down, so that a refusal costs one wait and not one for each
-//! request in flight; after it they start spread out. No row is ever dropped for it. All functions
-//! take the time as an argument, so that the rules can be tested without waiting.
+//! Four things decide, and the latest of their times counts: the shared wait after a refusal ([`CoolDown`]), the rates of
+//! the configuration, what the server says is left ([`Quota`]), and the rate it was seen to take ([`Learned`]). Requests
+//! stand in one queue and the first of them looks at the clock, so that news reaches all that wait. All rules take the
+//! time as an argument, so that they can be tested without waiting.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const MOST_WAIT: Duration = Duration::from_mins(1);
-const MOST_SPREAD: Duration = Duration::from_secs(2);
+use super::cool::{CoolDown, Impatient};
+use super::learned::Learned;
+use super::limits::Limits;
+use super::quota::Quota;
+
 /// Rates may be used ahead by this much, so that a pause does not waste them.
 const BURST: Duration = Duration::from_secs(1);
+/// The same for requests: just enough that a late timer costs nothing.
+const SLACK: Duration = Duration::from_millis(50);
+/// The share of a configured rate that is used: spacing is never quite even on the way to the server.
+const MARGIN: f64 = 0.985;
+/// The first of the queue looks again after this time at the latest.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// No request waits longer for tokens.
+const MOST_WAIT: Duration = Duration::from_mins(10);
 
-/// The shared wait after a refusal.
-#[derive(Debug, Default)]
-pub(super) struct CoolDown(Mutex<Cooling>);
-
-#[derive(Debug, Default)]
-struct Cooling {
-    until: Option<Instant>,
-    spread: Duration,
-    /// Refusals without an answer in between, one counted for each wait.
-    step: u32,
-    since: Option<Instant>,
-}
-
-/// The wait would last longer than the run's patience.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Impatient {
-    pub(super) wait: Duration,
-}
-
-impl CoolDown {
-    /// A request was refused: begins or lengthens the wait. Gives the wait when a new one begins.
-    pub(super) fn refused(
-        &self,
-        now: Instant,
-        asked: Option<Duration>,
-        patience: Duration,
-    ) -> Result<Option<Duration>, Impatient> {
-        let mut cooling = self.state();
-        let is_new = cooling.until.is_none_or(|until| until <= now);
-        if is_new {
-            cooling.step += 1;
-        }
-        let own = FIRST_WAIT.saturating_mul(1 << (cooling.step.clamp(1, 7) - 1)).min(MOST_WAIT);
-        let wait = asked.unwrap_or(if is_new { own } else { Duration::ZERO });
-        let since = *cooling.since.get_or_insert(now);
-        if now.saturating_duration_since(since) + wait > patience {
-            return Err(Impatient { wait });
-        }
-        let until = now + wait;
-        if cooling.until.is_none_or(|known| known < until) {
-            cooling.until = Some(until);
-            cooling.spread = (wait / 4).min(MOST_SPREAD);
-        }
-        Ok(is_new.then_some(wait))
-    }
-
-    /// A request was answered: the server takes requests again.
-    pub(super) fn answered(&self) {
-        let mut cooling = self.state();
-        cooling.step = 0;
-        cooling.since = None;
-    }
-
-    /// How long a request has to wait now; `jitter` in [0, 1) spreads requests after the wait.
-    pub(super) fn wait(&self, now: Instant, jitter: f64) -> Duration {
-        let cooling = self.state();
-        match cooling.until {
-            Some(until) if until > now => until - now + cooling.spread.mul_f64(jitter.clamp(0.0, 1.0)),
-            _ => Duration::ZERO,
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, Cooling> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Requests and tokens a minute, evenly spaced.
+/// The rules of one model, and the queue of requests.
 #[derive(Debug)]
 pub(super) struct Pace {
     a_request: Option<Duration>,
     a_token: Option<Duration>,
-    state: Mutex<PaceState>,
+    patience: Duration,
+    state: Mutex<State>,
+    queue: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
-struct PaceState {
+struct State {
+    cool: CoolDown,
+    learned: Learned,
+    requests: Quota,
+    tokens: Quota,
     next_request: Instant,
     next_tokens: Instant,
+    /// Requests sent.
+    number: u64,
+    /// Answers, and what they needed in all.
     answers: u64,
-    tokens: u64,
+    needed: u64,
 }
 
-/// What a request was taken to need, to be corrected by what it did need.
+/// A request's place in time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
+    /// What it was taken to need, to be corrected by what it did need.
     tokens: u64,
+    number: u64,
+    sent: Instant,
 }
 
 impl Pace {
-    pub(super) fn new(requests: Option<u32>, tokens: Option<u32>, now: Instant) -> Self {
-        let interval = |rate: u32| Duration::from_mins(1).div_f64(f64::from(rate.max(1)));
+    /// Requests and tokens a minute as the configuration has them; `patience` is the longest time without an answer.
+    pub(super) fn new(requests: Option<u32>, tokens: Option<u32>, patience: Duration, now: Instant) -> Self {
+        let interval = |rate: u32| Duration::from_mins(1).div_f64(f64::from(rate.max(1)) * MARGIN);
         Self {
             a_request: requests.map(interval),
             a_token: tokens.map(interval),
-            state: Mutex::new(PaceState { next_request: now, next_tokens: now, answers: 0, tokens: 0 }),
+            patience,
+            state: Mutex::new(State {
+                cool: CoolDown::default(),
+                learned: Learned::default(),
+                requests: Quota::default(),
+                tokens: Quota::default(),
+                next_request: now,
+                next_tokens: now,
+                number: 0,
+                answers: 0,
+                needed: 0,
+            }),
+            queue: tokio::sync::Mutex::new(()),
         }
     }
 
-    /// Takes the next place: how long to wait for it. The tokens of a request are guessed from the mean of
-    /// those before it, at first from `most`.
-    pub(super) fn take(&self, now: Instant, most: u64) -> (Duration, Taken) {
+    /// Waits for the next place. `most` is what the request needs at most.
+    pub(super) async fn turn(&self, most: u64) -> Taken {
+        let _first = self.queue.lock().await;
+        loop {
+            match self.try_take(Instant::now(), most) {
+                Ok(taken) => return taken,
+                Err(wait) => tokio::time::sleep(wait.min(LOOK_AGAIN)).await,
+            }
+        }
+    }
+
+    /// Takes the next place, or says how long to wait for it. The tokens of a request are guessed from the mean of those
+    /// before it, at first from `most`.
+    pub(super) fn try_take(&self, now: Instant, most: u64) -> Result<Taken, Duration> {
         let mut state = self.state();
-        let mean = state.tokens.checked_div(state.answers);
+        let (wait, is_over) = state.cool.wait(now);
+        if is_over {
+            state.learned.resumed(now);
+        }
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        let mean = state.needed.checked_div(state.answers);
         let tokens = mean.map_or(most, |mean| mean.min(most));
-        let request = self.a_request.map_or(now, |interval| {
-            let place = state.next_request.max(now);
-            state.next_request = place + interval;
-            place
-        });
-        let token = self.a_token.map_or(now, |interval| {
-            // A time in the past is room that was left unused, up to the burst.
-            let place = state.next_tokens.max(now.checked_sub(BURST).unwrap_or(now));
-            state.next_tokens = place + times(interval, tokens);
-            place
-        });
-        (request.max(token).saturating_duration_since(now), Taken { tokens })
+        let mut ready = state.learned.ready(now);
+        if self.a_request.is_some() {
+            ready = ready.max(state.next_request);
+        }
+        if self.a_token.is_some() {
+            ready = ready.max(state.next_tokens);
+        }
+        let of_requests = state.requests.ready(now, 1.0, self.patience);
+        let of_tokens = state.tokens.ready(now, tokens as f64, self.patience);
+        ready = ready.max(of_requests).max(of_tokens);
+        if ready > now {
+            return Err(ready - now);
+        }
+        if let Some(interval) = self.a_request {
+            state.next_request = late(state.next_request, now, SLACK) + interval;
+        }
+        if let Some(interval) = self.a_token {
+            state.next_tokens = late(state.next_tokens, now, BURST) + times(interval, tokens);
+        }
+        state.requests.sent(now, 1.0, of_requests);
+        state.tokens.sent(now, tokens as f64, of_tokens);
+        state.learned.sent(now);
+        state.cool.sent(now);
+        state.number += 1;
+        Ok(Taken { tokens, number: state.number, sent: now })
+    }
+
+    /// The server did not refuse a request. Requests a minute, when they were learned by it for the first time.
+    pub(super) fn taken(&self, now: Instant, taken: Taken) -> Option<f64> {
+        let mut state = self.state();
+        let is_over = state.cool.taken(taken.sent);
+        is_over.then(|| state.learned.resumed(now))?
     }
 
     /// Corrects a guess by what the request needed.
     pub(super) fn correct(&self, taken: Taken, tokens: u64) {
         let mut state = self.state();
         state.answers += 1;
-        state.tokens += tokens;
+        state.needed += tokens;
         if let Some(interval) = self.a_token {
             let correction = times(interval, tokens.abs_diff(taken.tokens));
             state.next_tokens = if tokens >= taken.tokens {
@@ -147,9 +154,48 @@ impl Pace {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, PaceState> {
+    /// The server refused a request, and may have asked to wait. Gives the wait when a new one begins.
+    pub(super) fn refused(
+        &self,
+        now: Instant,
+        taken: Taken,
+        asked: Option<Duration>,
+        jitter: f64,
+    ) -> Result<Option<Duration>, Impatient> {
+        let mut state = self.state();
+        if state.requests.is_known() {
+            state.learned.forget();
+        } else {
+            state.learned.refused();
+        }
+        state.cool.refused(now, taken.sent, asked, self.patience, jitter)
+    }
+
+    /// Takes in what the reply to a request says of the limits.
+    pub(super) fn tell(&self, now: Instant, taken: Taken, limits: &Limits) {
+        if limits.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        let latency = now.saturating_duration_since(taken.sent);
+        let later = (state.number - taken.number) as f64;
+        let each = state.needed.checked_div(state.answers).unwrap_or(taken.tokens);
+        if let Some(limit) = limits.requests {
+            state.requests.tell(now, taken.number, latency, limit, later);
+        }
+        if let Some(limit) = limits.tokens {
+            state.tokens.tell(now, taken.number, latency, limit, later * each as f64);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The planned place, or one that is no further in the past than `slack`.
+fn late(planned: Instant, now: Instant, slack: Duration) -> Instant {
+    planned.max(now.checked_sub(slack).unwrap_or(now))
 }
 
 fn times(interval: Duration, count: u64) -> Duration {
@@ -163,6 +209,9 @@ pub(super) fn jitter(key: &[u8; 32], attempt: u32) -> f64 {
 }
 
 #[cfg(test)]
+mod simulated;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -171,81 +220,42 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn many_refusals_at_once_are_one_wait() {
-        let cool = CoolDown::default();
-        let now = Instant::now();
-        assert_eq!(cool.refused(now, None, PATIENCE), Ok(Some(SECOND)));
-        for _ in 0..100 {
-            assert_eq!(cool.refused(now, None, PATIENCE), Ok(None));
-        }
-        assert_eq!(cool.wait(now, 0.0), SECOND);
-        assert_eq!(cool.wait(now + SECOND, 0.9), Duration::ZERO);
-    }
-
-    #[test]
-    fn waits_double_until_an_answer_comes() {
-        let cool = CoolDown::default();
-        let mut now = Instant::now();
-        let mut waits = Vec::new();
-        for _ in 0..8 {
-            let wait = cool.refused(now, None, PATIENCE).unwrap().unwrap();
-            waits.push(wait.as_secs());
-            now += wait;
-        }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
-        cool.answered();
-        assert_eq!(cool.refused(now, None, PATIENCE), Ok(Some(SECOND)));
-    }
-
-    #[test]
-    fn the_wait_asked_for_is_the_wait_and_the_longest_counts() {
-        let cool = CoolDown::default();
-        let now = Instant::now();
-        assert_eq!(cool.refused(now, Some(7 * SECOND), PATIENCE), Ok(Some(7 * SECOND)));
-        cool.refused(now, Some(3 * SECOND), PATIENCE).unwrap();
-        assert_eq!(cool.wait(now, 0.0), 7 * SECOND);
-        cool.refused(now, Some(9 * SECOND), PATIENCE).unwrap();
-        assert_eq!(cool.wait(now, 0.0), 9 * SECOND);
-        assert!(cool.wait(now, 0.5) > 9 * SECOND);
-    }
-
-    #[test]
-    fn patience_ends_after_waits_without_any_answer() {
-        let cool = CoolDown::default();
-        let now = Instant::now();
-        assert!(cool.refused(now, Some(500 * SECOND), PATIENCE).is_ok());
-        let later = now + 500 * SECOND;
-        assert_eq!(cool.refused(later, Some(500 * SECOND), PATIENCE), Err(Impatient { wait: 500 * SECOND }));
-        cool.answered();
-        assert!(cool.refused(later, Some(500 * SECOND), PATIENCE).is_ok());
-    }
-
-    #[test]
     fn requests_a_minute_are_evenly_spaced() {
-        let now = Instant::now();
-        let pace = Pace::new(Some(120), None, now);
-        let waits: Vec<u128> = (0..4).map(|_| pace.take(now, 10).0.as_millis()).collect();
-        assert_eq!(waits, [0, 500, 1000, 1500]);
-        assert_eq!(pace.take(now + 60 * SECOND, 10).0, Duration::ZERO);
+        let mut now = Instant::now();
+        let start = now;
+        let pace = Pace::new(Some(120), None, PATIENCE, now);
+        let mut places = Vec::new();
+        while places.len() < 5 {
+            match pace.try_take(now, 10) {
+                Ok(_) => places.push((now - start).as_millis()),
+                Err(wait) => now += wait,
+            }
+        }
+        assert_eq!(places, [0, 507, 1015, 1522, 2030]);
+        now += 60 * SECOND;
+        assert!(pace.try_take(now, 10).is_ok());
+        assert!(pace.try_take(now, 10).is_err(), "a pause is no reason for a burst");
     }
 
     #[test]
     fn tokens_a_minute_follow_what_requests_really_need() {
         let now = Instant::now();
-        let pace = Pace::new(None, Some(60), now);
-        let (wait, taken) = pace.take(now, 10);
-        assert_eq!(wait, Duration::ZERO);
+        let pace = Pace::new(None, Some(60), PATIENCE, now);
+        let taken = pace.try_take(now, 10).unwrap();
         pace.correct(taken, 4);
-        assert_eq!(pace.take(now, 10).0, 4 * SECOND);
-        assert_eq!(pace.take(now, 10).0, 8 * SECOND, "the mean is 4 now");
+        let wait = pace.try_take(now, 10).unwrap_err();
+        assert!((wait.as_secs_f64() - 4.0 / MARGIN).abs() < 1e-6, "{wait:?}");
+        pace.try_take(now + wait, 10).unwrap();
+        let next = pace.try_take(now + wait, 10).unwrap_err();
+        assert!(next < wait + SECOND, "the mean is 4 now: {next:?}");
     }
 
     #[test]
     fn without_rates_nothing_waits() {
         let now = Instant::now();
-        let pace = Pace::new(None, None, now);
+        let pace = Pace::new(None, None, PATIENCE, now);
         for _ in 0..1000 {
-            assert_eq!(pace.take(now, 1 << 40).0, Duration::ZERO);
+            assert!(pace.try_take(now, 1 << 40).is_ok());
         }
     }
 

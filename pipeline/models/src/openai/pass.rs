@@ -50,6 +50,12 @@ impl Pass {
         self.stop.send_modify(|level| *level = (*level).max(stop));
     }
 
+    /// Ends the pass, letting what is in flight arrive.
+    pub(super) fn stop(&self, error: ModelError) -> Stopped {
+        self.fail(error, Stop::Drain);
+        Stopped
+    }
+
     pub(super) fn is_stopped(&self) -> bool {
         *self.stop.borrow() != Stop::Not
     }

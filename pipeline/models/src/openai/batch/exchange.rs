@@ -110,7 +110,7 @@ impl Provider {
         let (model, host) = (self.server.name.clone(), self.server.host.clone());
         match classify(status, retry_after, body, SystemTime::now()) {
             Meaning::Wait(wait) => Trouble::Wait(wait),
-            Meaning::Again(message) => Trouble::Again(self.server.redact(&message)),
+            Meaning::Again { message, .. } => Trouble::Again(self.server.redact(&message)),
             Meaning::Answer(_) => Trouble::Again("an answer came where none was asked for".to_owned()),
             Meaning::KeyRefused(message) => {
                 Trouble::Final(ModelError::KeyRefused { model, host, status, message: self.server.redact(&message) })

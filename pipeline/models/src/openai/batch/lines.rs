@@ -119,7 +119,7 @@ impl Ingest {
             Meaning::Wait(_) => {
                 self.tally.failed.insert(key, "the provider had no room for it".to_owned());
             }
-            Meaning::Again(message) => {
+            Meaning::Again { message, .. } => {
                 self.tally.failed.insert(key, self.server.redact(&message));
             }
             Meaning::KeyRefused(message) | Meaning::Refused(message) => {
@@ -220,13 +220,13 @@ fn meaning(line: &Line<'_>) -> (String, Meaning) {
         return (text, meaning);
     }
     let Some(error) = &line.error else {
-        return (String::new(), Meaning::Again("the result holds neither answer nor error".to_owned()));
+        return (String::new(), Meaning::again("the result holds neither answer nor error"));
     };
     // Without a status only what is known to be the row's own fault is final; an expired request, above all, is not.
     let text = serde_json::json!({ "error": error }).to_string();
     let meaning = match classify(400, None, &text, now) {
         Meaning::BadRequest(message) | Meaning::Refused(message) | Meaning::KeyRefused(message) => {
-            Meaning::Again(message)
+            Meaning::again(message)
         }
         other => other,
     };
@@ -255,10 +255,10 @@ mod tests {
     #[test]
     fn an_expired_request_is_asked_again_and_one_too_long_is_not() {
         let expired = r#"{"custom_id":"a","response":null,"error":{"code":"batch_expired","message":"late"}}"#;
-        assert_eq!(read(expired), Meaning::Again("late".to_owned()));
+        assert_eq!(read(expired), Meaning::again("late"));
         let long = expired.replace("batch_expired", "context_length_exceeded");
         assert!(matches!(read(&long), Meaning::RowError { code: "context_exceeded", .. }));
-        assert!(matches!(read(r#"{"custom_id":"a"}"#), Meaning::Again(_)));
+        assert!(matches!(read(r#"{"custom_id":"a"}"#), Meaning::Again { .. }));
         let refused = r#"{"custom_id":"a","response":{"status_code":400,"body":{"error":{"message":"no"}}}}"#;
         assert_eq!(read(refused), Meaning::BadRequest("no".to_owned()));
     }

@@ -155,7 +155,7 @@ impl Batches {
 
     /// The body of one request: one sample, never streamed.
     fn body(&self, request: &Request) -> Result<Vec<u8>, String> {
-        wire::body(&self.server.id.model, request)
+        wire::body(&self.server.id.model, request, self.server.abilities.whole(request))
     }
 
     fn error(&self, error: io::Error) -> ModelError {
