@@ -8,7 +8,7 @@
 //! answer and never from asking again. Scores of given texts go the same way
 //! ([`Model::ensure_scores`], [`Model::score_of`]). Teacher sampling is section 2.1 of the report, rollouts 2.2.
 //!
-//! *What is deliberately absent*: no streaming, no retry that hides a lost row, no
+//! *What is deliberately absent*: no token passed on before its answer is whole, no retry that hides a lost row, no
 //! knowledge of stages or tables. Async stays inside this crate.
 
 mod answer;

@@ -80,7 +80,7 @@ impl Abilities {
     }
 
     /// The ability of this shape that a refusal is about.
-    pub(super) fn concerned(shape: &Shape, body: &str) -> Option<Ability> {
+    pub(super) fn concerned(shape: Shape, body: &str) -> Option<Ability> {
         let body = body.to_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| body.contains(word));
         if shape.is_streamed && shape.is_counted && says(&COUNT_WORDS) {
@@ -157,7 +157,7 @@ mod tests {
             ["unknown field stream_options", "unsupported response_format", "streaming is off", "n must be 1", "no"]
         {
             let shape = abilities.shape(&request(8), 9);
-            let concerned = Abilities::concerned(&shape, words);
+            let concerned = Abilities::concerned(shape, words);
             seen.push(concerned);
             if let Some(ability) = concerned {
                 assert!(abilities.do_without(ability, words.to_owned()).is_some());

@@ -223,7 +223,7 @@ impl Server {
         let (entry, taken, place) = admitted.map_err(|error| pass.stop(error))?;
         // The shape is chosen at the last moment: others may have found out what the server refuses.
         let shape = self.abilities.shape(request, samples);
-        let body = match wire::body(&self.id.model, request, &shape) {
+        let body = match wire::body(&self.id.model, request, shape) {
             Ok(body) => body,
             Err(message) => {
                 if let Some(row) = job.take() {
@@ -251,7 +251,7 @@ impl Server {
         self.breaker.spoke();
         self.pace.tell(Instant::now(), taken, &reply.limits);
         let meaning = classify(reply.status, reply.retry_after.as_deref(), &reply.body, SystemTime::now());
-        self.act(pass, job, sent, reply, meaning)
+        self.act(pass, job, &sent, reply, meaning)
     }
 
     /// Waits for a place in the window, the pace and the budget.

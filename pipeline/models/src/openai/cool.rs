@@ -132,14 +132,15 @@ mod tests {
     #[test]
     fn many_refusals_at_once_are_one_wait() {
         let mut cool = CoolDown::default();
-        let now = Instant::now();
+        let before = Instant::now();
+        let now = before + SECOND;
         assert_eq!(refuse(&mut cool, now, None), Ok(Some(SECOND)));
         for _ in 0..100 {
             assert_eq!(refuse(&mut cool, now, None), Ok(None));
         }
         assert_eq!(cool.wait(now), (SECOND, false));
         assert_eq!(cool.wait(now + SECOND), (Duration::ZERO, false));
-        let late = cool.refused(now + 5 * SECOND, now - SECOND, None, PATIENCE, 0.0);
+        let late = cool.refused(now + 5 * SECOND, before, None, PATIENCE, 0.0);
         assert_eq!(late, Ok(None), "sent before the wait began");
     }
 
@@ -186,13 +187,14 @@ mod tests {
     #[test]
     fn after_a_wait_one_request_goes_first() {
         let mut cool = CoolDown::default();
-        let now = Instant::now();
+        let before = Instant::now();
+        let now = before + SECOND;
         refuse(&mut cool, now, None).unwrap();
         let then = now + SECOND;
         assert_eq!(cool.wait(then), (Duration::ZERO, false));
         cool.sent(then);
         assert_eq!(cool.wait(then), (LOOK_AGAIN, false));
-        assert!(!cool.taken(now - SECOND), "an answer to what was sent before the refusal says nothing");
+        assert!(!cool.taken(before), "an answer to what was sent before the refusal says nothing");
         assert_eq!(cool.wait(then), (LOOK_AGAIN, false));
         assert!(cool.taken(then));
         assert_eq!(cool.wait(then), (Duration::ZERO, false));

@@ -31,6 +31,19 @@ pub(super) struct HttpReply {
     pub(super) latency: Duration,
 }
 
+impl HttpReply {
+    /// Makes the reply what a stream came to.
+    fn take(&mut self, assembled: Assembled) {
+        match assembled {
+            Assembled::Answer(body) => self.body = body,
+            Assembled::Error(body) => {
+                self.status = carried_status(&body).unwrap_or(SERVER_ERROR);
+                self.body = body;
+            }
+        }
+    }
+}
+
 /// No reply, or not all of it.
 pub(super) enum Lost {
     /// The server was silent for too long.
@@ -73,15 +86,16 @@ impl Server {
         };
         let is_stream = text(headers, CONTENT_TYPE.as_str()).is_some_and(|kind| kind.starts_with("text/event-stream"));
         if is_stream && response.status().is_success() {
-            match self.read_stream(response, silence).await? {
-                Assembled::Answer(body) => reply.body = body,
-                Assembled::Error(body) => {
-                    reply.status = carried_status(&body).unwrap_or(SERVER_ERROR);
-                    reply.body = body;
-                }
-            }
+            let assembled = self.read_stream(response, silence).await?;
+            reply.take(assembled);
         } else {
             reply.body = self.read_whole(response).await?;
+            if reply.body.starts_with("data:") && (200..300).contains(&reply.status) {
+                // a stream under a wrong type
+                let mut stream = Stream::default();
+                stream.feed(reply.body.as_bytes()).map_err(Lost::Broken)?;
+                reply.take(stream.finish().map_err(Lost::Broken)?);
+            }
         }
         reply.latency = started.elapsed();
         Ok(reply)

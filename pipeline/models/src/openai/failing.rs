@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ struct Line {
 
 impl Failing {
     /// Failures kept in this folder, which need not exist.
-    pub(super) fn new(folder: PathBuf) -> Self {
+    pub(super) fn new(folder: &Path) -> Self {
         Self { path: folder.join("failing.jsonl"), state: Mutex::default() }
     }
 
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn failures_are_counted_once_a_run_and_by_their_kind() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || Failing::new(folder.path().join("m"));
+        let open = || Failing::new(&folder.path().join("m"));
         let (key, other) = (CallKey([1; 32]), CallKey([2; 32]));
         let run = open();
         assert_eq!([run.count(key, "500", 1), run.count(key, "500", 2)], [1, 1]);

@@ -25,7 +25,7 @@ impl Server {
         &self,
         pass: &Pass,
         job: &mut Job,
-        sent: Sent<'_>,
+        sent: &Sent<'_>,
         reply: HttpReply,
         meaning: Meaning,
     ) -> Result<Step, Stopped> {
@@ -40,14 +40,14 @@ impl Server {
         }
         match meaning {
             Meaning::Answer(answer) if sent.shape.samples <= 1 => {
-                self.keep_answers(pass, job, &sent, vec![(reply.body, *answer)], reply.latency)
+                self.keep_answers(pass, job, sent, vec![(reply.body, *answer)], reply.latency)
             }
             Meaning::Answer(_) => {
                 let parts = choices::split(&reply.body, sent.shape.samples as usize);
-                self.keep_answers(pass, job, &sent, parts, reply.latency)
+                self.keep_answers(pass, job, sent, parts, reply.latency)
             }
-            Meaning::Wait(asked) => self.wait(pass, &sent, asked),
-            Meaning::RowError { code, message } => self.end_rows(pass, job, &sent, code, &message),
+            Meaning::Wait(asked) => self.wait(pass, sent, asked),
+            Meaning::RowError { code, message } => self.end_rows(pass, job, sent, code, &message),
             Meaning::KeyRefused(message) => Err(pass.stop(ModelError::KeyRefused {
                 model: self.name.clone(),
                 host: self.host.clone(),
@@ -56,16 +56,16 @@ impl Server {
             })),
             Meaning::Refused(message) => Err(pass.stop(self.refused(status, &message))),
             Meaning::Again { message, kind } => {
-                if status == 501 && self.do_without(pass, &sent, status, &reply.body, &message)? {
+                if status == 501 && self.do_without(pass, sent, status, &reply.body, &message)? {
                     return Ok(Step::Again);
                 }
                 Ok(Step::Failed(Failure { message: self.redact(&message), kind }))
             }
             Meaning::BadRequest(message) => {
-                if self.do_without(pass, &sent, status, &reply.body, &message)? {
+                if self.do_without(pass, sent, status, &reply.body, &message)? {
                     return Ok(Step::Again);
                 }
-                self.bad_request(pass, job, &sent, status, &message)
+                self.bad_request(pass, job, sent, status, &message)
             }
         }
     }
@@ -100,7 +100,7 @@ impl Server {
         body: &str,
         message: &str,
     ) -> Result<bool, Stopped> {
-        let Some(ability) = Abilities::concerned(&sent.shape, body) else {
+        let Some(ability) = Abilities::concerned(sent.shape, body) else {
             return Ok(false);
         };
         if ability == Ability::Schema && self.abilities.is_schema_required() {

@@ -13,7 +13,7 @@ use reqwest::header::HeaderMap;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Limit {
     /// Allowed in a window, whose length is seldom told.
-    pub(super) limit: Option<f64>,
+    pub(super) allowed: Option<f64>,
     /// Still allowed, this request counted.
     pub(super) remaining: f64,
     /// Time until all, or some, are allowed again.
@@ -61,7 +61,7 @@ pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Limits {
         names.iter().find_map(|[limit, remaining, reset]| {
             let remaining = leading_number(text(remaining)?)?;
             let reset = parse_time(text(reset)?, now)?;
-            Some(Limit { limit: text(limit).and_then(leading_number), remaining, reset })
+            Some(Limit { allowed: text(limit).and_then(leading_number), remaining, reset })
         })
     };
     Limits { requests: find(&REQUESTS).or_else(|| structured(headers)), tokens: find(&TOKENS) }
@@ -73,8 +73,8 @@ fn structured(headers: &HeaderMap) -> Option<Limit> {
     let policy = headers.get("ratelimit-policy").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let remaining = parameter(text, &["r", "remaining"])?;
     let reset = Duration::try_from_secs_f64(parameter(text, &["t", "reset"])?).ok()?;
-    let limit = parameter(text, &["limit"]).or_else(|| parameter(policy, &["q"])).or_else(|| leading_number(policy));
-    Some(Limit { limit, remaining, reset })
+    let allowed = parameter(text, &["limit"]).or_else(|| parameter(policy, &["q"])).or_else(|| leading_number(policy));
+    Some(Limit { allowed, remaining, reset })
 }
 
 /// The number of the first parameter with one of these names.
@@ -131,6 +131,9 @@ fn parse_units(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|_| !text.is_empty())
 }
 
+/// Days from the first of March of the year 0 to 1970.
+const DAYS_TO_1970: u64 = 719_468;
+
 /// A date as RFC 3339 has it, such as `2026-11-30T12:00:07Z`; the fraction of a second is not looked at.
 fn parse_date(text: &str) -> Option<SystemTime> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
@@ -147,8 +150,7 @@ fn parse_date(text: &str) -> Option<SystemTime> {
     // Years begin in March here, so that the day that comes every four years is the last of one.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
-    const TO_1970: u64 = 719_468;
-    let seconds = (days - TO_1970) * 86_400 + hour * 3600 + minute * 60 + second;
+    let seconds = (days - DAYS_TO_1970) * 86_400 + hour * 3600 + minute * 60 + second;
     let zone = text.get(19..)?.trim_start_matches(|letter: char| letter == '.' || letter.is_ascii_digit());
     let shift = match zone.as_bytes() {
         [b'Z' | b'z'] | [] => 0,
@@ -168,7 +170,7 @@ mod tests {
     use reqwest::header::{HeaderName, HeaderValue};
 
     fn now() -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(1_796_040_000)
+        UNIX_EPOCH + Duration::from_hours(498_900)
     }
 
     fn read(headers: &[(&'static str, &str)]) -> Limits {
@@ -179,8 +181,8 @@ mod tests {
         limits(&map, now())
     }
 
-    fn limit(limit: f64, remaining: f64, milliseconds: u64) -> Option<Limit> {
-        Some(Limit { limit: Some(limit), remaining, reset: Duration::from_millis(milliseconds) })
+    fn limit(allowed: f64, remaining: f64, milliseconds: u64) -> Limit {
+        Limit { allowed: Some(allowed), remaining, reset: Duration::from_millis(milliseconds) }
     }
 
     #[test]
@@ -193,14 +195,15 @@ mod tests {
             ("x-ratelimit-remaining-tokens", "149984"),
             ("x-ratelimit-reset-tokens", "6m0s"),
         ]);
-        let expected = Limits { requests: limit(60.0, 59.0, 1000), tokens: limit(150_000.0, 149_984.0, 360_000) };
+        let expected =
+            Limits { requests: Some(limit(60.0, 59.0, 1000)), tokens: Some(limit(150_000.0, 149_984.0, 360_000)) };
         assert_eq!(openai, expected);
         let anthropic = read(&[
             ("anthropic-ratelimit-requests-limit", "50"),
             ("anthropic-ratelimit-requests-remaining", "49"),
             ("anthropic-ratelimit-requests-reset", "2026-11-30T12:00:07Z"),
         ]);
-        assert_eq!(anthropic.requests, limit(50.0, 49.0, 7000));
+        assert_eq!(anthropic.requests, Some(limit(50.0, 49.0, 7000)));
         let drafts = [
             vec![("ratelimit-limit", "100, 100;w=60"), ("ratelimit-remaining", "50"), ("ratelimit-reset", "30")],
             vec![("ratelimit", "limit=100, remaining=50, reset=30")],
@@ -208,7 +211,7 @@ mod tests {
             vec![("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "50"), ("x-ratelimit-reset", "1796040030")],
         ];
         for headers in drafts {
-            assert_eq!(read(&headers).requests, limit(100.0, 50.0, 30_000), "{headers:?}");
+            assert_eq!(read(&headers).requests, Some(limit(100.0, 50.0, 30_000)), "{headers:?}");
         }
         assert!(read(&[("content-type", "application/json")]).is_empty());
         assert!(read(&[("x-ratelimit-remaining", "many"), ("x-ratelimit-reset", "1s")]).is_empty());

@@ -105,6 +105,7 @@ impl OpenAi {
     ) -> Result<Self, ModelError> {
         let most = config.max_in_flight.unwrap_or(MOST_IN_FLIGHT);
         let in_flight = most.get() as usize;
+        let samples = config.samples_per_request.map_or(1, NonZeroU32::get) as usize;
         let address = config.address(name)?;
         let secret = connect::secret(config, name, options.environment)?;
         connect::allow_connections(most.get());
@@ -127,7 +128,7 @@ impl OpenAi {
                 Instant::now(),
             ),
             abilities: Abilities::new(config),
-            failing: Failing::new(calls.folder().join(id.slug())),
+            failing: Failing::new(&calls.folder().join(id.slug())),
             breaker: Breaker::new(options.timing.breaker, options.timing.grace),
             claims: Claims::default(),
             budget: Arc::clone(&options.budget),
@@ -146,9 +147,14 @@ impl OpenAi {
         let batches = config.batch.as_ref().map(|batch| Batches::new(batch, &server)).transpose()?;
         Ok(Self {
             known: Known { id, calls, recordings },
+<<<<<<< HEAD
             server,
             batches,
             window: in_flight + in_flight.min(MOST_PREPARED),
+=======
+            server: Arc::new(server),
+            window: (in_flight + in_flight.min(MOST_PREPARED)) * samples,
+>>>>>>> 361c6d4 (Test streams, schemas, samples and limits against the scripted server)
             runtime: Some(runtime),
         })
     }
@@ -184,7 +190,11 @@ impl OpenAi {
             }
             following.take_ready();
         }
-        self.send_gathered(pass, following);
+        // While others are under way, what was gathered waits for more of its kind.
+        let is_all = following.in_flight == following.gathered.len();
+        if is_all || pass.is_stopped() || cancel.load(Ordering::Relaxed) {
+            self.send_gathered(pass, following);
+        }
         true
     }
 

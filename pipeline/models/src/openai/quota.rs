@@ -51,7 +51,7 @@ impl Quota {
         let window = self.0.as_ref().map_or(LEAST_WINDOW, |told| told.window).max(limit.reset);
         let last = self.0.as_ref().map_or(now, |told| told.last);
         let (left, until) = (limit.remaining - later, now + limit.reset + GUARD);
-        self.0 = Some(Told { left, until, limit: limit.limit, window, last, number });
+        self.0 = Some(Told { left, until, limit: limit.allowed, window, last, number });
     }
 
     /// When a request may go that needs `cost`. `patience` is the longest wait for a renewal.
@@ -89,7 +89,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn told(remaining: f64, reset: Duration) -> Limit {
-        Limit { limit: Some(60.0), remaining, reset }
+        Limit { allowed: Some(60.0), remaining, reset }
     }
 
     #[test]

@@ -350,13 +350,10 @@ impl Choice {
     fn add(&mut self, piece: PieceChoice<'_>) -> Result<(), String> {
         let delta = piece.delta.unwrap_or_default();
         let message = &mut self.message;
-        let added = [
-            append(&mut message.content, delta.content.or(piece.text)),
-            append(&mut message.reasoning_content, delta.reasoning_content),
-            append(&mut message.reasoning, delta.reasoning),
-            append(&mut message.refusal, delta.refusal),
-        ];
-        let has_text = added.contains(&true);
+        let has_text = append(&mut message.content, delta.content.or(piece.text));
+        append(&mut message.reasoning_content, delta.reasoning_content);
+        append(&mut message.reasoning, delta.reasoning);
+        append(&mut message.refusal, delta.refusal);
         for tool in delta.tool_calls.unwrap_or_default() {
             // Without an index a piece with an id begins a call, and one without goes on with the last.
             let last = message.tool_calls.len();

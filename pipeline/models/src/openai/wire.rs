@@ -99,7 +99,7 @@ struct StreamOptions {
 }
 
 /// The body for one request; an error says which part of the row is no JSON.
-pub(super) fn body(model: &str, request: &Request, shape: &Shape) -> Result<Vec<u8>, String> {
+pub(super) fn body(model: &str, request: &Request, shape: Shape) -> Result<Vec<u8>, String> {
     let sampling = &request.sampling;
     let mut messages = request.messages.iter().map(message).collect::<Result<Vec<_>, _>>()?;
     let mut response_format = None;
@@ -165,7 +165,7 @@ mod tests {
         call.tool_calls = Some(r#"[{"id":"1"}]"#.to_owned());
         let sampling = Sampling { seed: Some(u64::MAX), logprobs: true, ..Sampling::full(0.8, 48) };
         let request = Request::new(vec![Message::new("user", "七"), call], sampling, 4);
-        let json: serde_json::Value = serde_json::from_slice(&body("m", &request, &Shape::PLAIN).unwrap()).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&body("m", &request, Shape::PLAIN).unwrap()).unwrap();
         let expected = serde_json::json!({
             "model": "m",
             "messages": [{"role": "user", "content": "七"}, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}],
@@ -180,11 +180,11 @@ mod tests {
         let mut call = Message::new("assistant", "");
         call.tool_calls = Some("[".to_owned());
         let request = Request::new(vec![call], Sampling::full(0.0, 1), 0);
-        assert!(body("m", &request, &Shape::PLAIN).unwrap_err().contains("tool_calls"));
+        assert!(body("m", &request, Shape::PLAIN).unwrap_err().contains("tool_calls"));
     }
 
     fn written(request: &Request, shape: Shape) -> serde_json::Value {
-        serde_json::from_slice(&body("m", request, &shape).unwrap()).unwrap()
+        serde_json::from_slice(&body("m", request, shape).unwrap()).unwrap()
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         assert!(text.starts_with("last\n\n") && text.ends_with("\n{\"type\":\"object\"}"), "{text}");
         assert_eq!(json["messages"][0]["content"], "first");
         request.schema = Some("{".to_owned());
-        let error = body("m", &request, &Shape { schema: Schema::Server, ..Shape::PLAIN }).unwrap_err();
+        let error = body("m", &request, Shape { schema: Schema::Server, ..Shape::PLAIN }).unwrap_err();
         assert!(error.contains("schema"), "{error}");
     }
 

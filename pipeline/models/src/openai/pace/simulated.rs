@@ -74,7 +74,7 @@ impl Server {
             Counting::Bucket if is_accepted => (limit - self.bucket) * 60.0 / limit,
             Counting::Bucket => (1.0 - self.bucket) * 60.0 / limit,
         };
-        (is_accepted, Limit { limit: Some(limit), remaining, reset: Duration::from_secs_f64(reset) })
+        (is_accepted, Limit { allowed: Some(limit), remaining, reset: Duration::from_secs_f64(reset) })
     }
 
     /// Accepted requests of each minute after the first.
