@@ -100,9 +100,7 @@ fn failure(status: u16, body: &str, wait: Option<Duration>) -> Meaning {
         401..=403 if says(&CONTENT) => Meaning::RowError { code: "content_filter", message },
         401..=403 => Meaning::KeyRefused(message),
         404 | 405 | 410 => Meaning::Refused(message),
-        408 | 409 | 425 | 502..=504 | 529 => {
-            Meaning::again(format!("status {status}: {message}"))
-        }
+        408 | 409 | 425 | 502..=504 | 529 => Meaning::again(format!("status {status}: {message}")),
         400..=499 if says(&CONTEXT) => Meaning::RowError { code: "context_exceeded", message },
         400..=499 if says(&CONTENT) => Meaning::RowError { code: "content_filter", message },
         400..=499 if says(&NO_MODEL) => Meaning::Refused(message),

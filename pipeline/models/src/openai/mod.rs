@@ -147,14 +147,9 @@ impl OpenAi {
         let batches = config.batch.as_ref().map(|batch| Batches::new(batch, &server)).transpose()?;
         Ok(Self {
             known: Known { id, calls, recordings },
-<<<<<<< HEAD
             server,
             batches,
-            window: in_flight + in_flight.min(MOST_PREPARED),
-=======
-            server: Arc::new(server),
             window: (in_flight + in_flight.min(MOST_PREPARED)) * samples,
->>>>>>> 361c6d4 (Test streams, schemas, samples and limits against the scripted server)
             runtime: Some(runtime),
         })
     }

@@ -171,7 +171,7 @@ impl Ingest {
             self.was_named = true;
             self.tell(Told::Note(Note::OtherModel { answered: answered.clone() }));
         }
-        self.tell(Told::Answered { key, prompt_tokens, completion_tokens, money });
+        self.tell(Told::Answered { key, prompt_tokens, cached_tokens: cached, completion_tokens, money });
         Ok(())
     }
 

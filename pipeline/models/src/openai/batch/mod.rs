@@ -64,7 +64,7 @@ pub(super) struct Batches {
 /// What a task tells the thread that waits for it.
 enum Told {
     Note(Note),
-    Answered { key: CallKey, prompt_tokens: u64, completion_tokens: u64, money: f64 },
+    Answered { key: CallKey, prompt_tokens: u64, cached_tokens: u64, completion_tokens: u64, money: f64 },
     RowError { key: CallKey },
     Known { key: CallKey, kind: Kind },
 }
@@ -238,7 +238,8 @@ impl Work<'_> {
         while let Ok(told) = self.inbox.try_recv() {
             match told {
                 Told::Note(note) => self.progress.note(&note),
-                Told::Answered { key, prompt_tokens, completion_tokens, money } => {
+                Told::Answered { key, prompt_tokens, cached_tokens, completion_tokens, money } => {
+                    self.counts.cached_tokens += cached_tokens;
                     self.counts.prompt_tokens += prompt_tokens;
                     self.counts.completion_tokens += completion_tokens;
                     self.counts.money += money;
