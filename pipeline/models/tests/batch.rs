@@ -252,6 +252,25 @@ fn errors_of_single_requests_are_told_apart() {
 }
 
 #[test]
+fn a_schema_that_the_provider_refuses_goes_into_the_prompt() {
+    let script = |batch, text: &str| match batch {
+        0 => Said::Refused(400, "response_format json_schema is not supported".to_owned()),
+        _ => echo(batch, text),
+    };
+    let provider = Provider::start(script, completed);
+    let (setup, notes) = (Setup::new(&provider), Notes::default());
+    let with_schema = |request| Request { schema: Some(r#"{"type":"number"}"#.to_owned()), ..request };
+    let asked: Vec<Request> = requests(6).into_iter().map(with_schema).collect();
+    let counts = ensure_with(&*setup.open(), &asked, &notes).unwrap();
+    assert_eq!((counts.asked, counts.transient.len(), counts.row_errors), (6, 0, 0));
+    let told = notes.0.lock().unwrap().iter().filter(|note| matches!(note, Note::SchemaInPrompt { .. })).count();
+    assert_eq!(told, 1);
+    let state = provider.state();
+    assert!(state.batches[0].lines.iter().all(|line| line["body"]["response_format"].is_object()));
+    assert!(state.batches[1].lines.iter().all(|line| line["body"]["response_format"].is_null()));
+}
+
+#[test]
 fn a_batch_whose_every_request_is_refused_ends_the_run_and_stores_nothing() {
     let provider = Provider::start(|_, _| Said::Refused(400, format!("top_k: unknown to {KEY}")), completed);
     let setup = Setup::new(&provider);

@@ -20,9 +20,11 @@ use crate::answer::Answer;
 use crate::error::ModelError;
 use crate::key::CallKey;
 use crate::model::Note;
+use crate::openai::abilities::{Abilities, Ability};
 use crate::openai::ask::Server;
 use crate::openai::classify::{Meaning, classify};
 use crate::openai::keep::{estimated_completion, estimated_prompt};
+use crate::openai::wire::{Schema, Shape};
 use crate::request::{Asked, Request};
 use crate::store::{Kind, Reply, StoredCall, now_ms};
 
@@ -113,6 +115,13 @@ impl Ingest {
         match meaning {
             Meaning::Answer(answer) => self.keep_answer(key, request, body, &answer)?,
             Meaning::RowError { code, message } => self.keep_row_error(key, request, code, &message)?,
+            Meaning::BadRequest(message) if self.is_about_schema(&request, &body) => {
+                let message = self.server.redact(&message);
+                if let Some(note) = self.server.abilities.do_without(Ability::Schema, message.clone()) {
+                    self.tell(Told::Note(note));
+                }
+                self.tally.failed.insert(key, message);
+            }
             Meaning::BadRequest(message) => {
                 self.refused.insert(key, message);
             }
@@ -152,6 +161,14 @@ impl Ingest {
             }
         }
         Ok(self.tally)
+    }
+
+    /// Whether a refusal is about the JSON schema that went along, which can go into the prompt instead.
+    fn is_about_schema(&self, request: &Request, body: &str) -> bool {
+        let sent = Shape { samples: 1, is_streamed: false, is_counted: false, schema: Schema::Server };
+        request.schema.is_some()
+            && !self.server.abilities.is_schema_required()
+            && Abilities::concerned(sent, body) == Some(Ability::Schema)
     }
 
     fn request(&self, key: &CallKey) -> Result<Option<Request>, ModelError> {
