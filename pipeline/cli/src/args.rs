@@ -327,10 +327,13 @@ pub struct Calls {
     /// Write the calls as recordings (JSON Lines; `.gz` and `.zst` compress), for `recordings` of a model
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prune_model", "prune_older"])]
     pub record: Option<PathBuf>,
-    /// Record only calls of this model
+    /// Record only calls of this model: a name, name@revision, or the beginning of a digest
     #[arg(long, value_name = "MODEL", requires = "record")]
     pub model: Option<String>,
-    /// Remove calls of this model
+    /// Join the files that runs have left into one a model, without doubles and damaged stretches; nothing is lost
+    #[arg(long, conflicts_with_all = ["record", "prune_model", "prune_older"])]
+    pub compact: bool,
+    /// Remove calls of this model, named as for `--model`
     #[arg(long, value_name = "MODEL")]
     pub prune_model: Option<String>,
     /// Remove calls older than this many days

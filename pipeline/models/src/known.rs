@@ -91,10 +91,21 @@ impl Known {
         Ok(request.is_recorded(&self.recordings).then_some(Source::Recordings))
     }
 
+    /// What is known about many requests, in their order.
+    pub(crate) fn answers<Q: Question>(&self, requests: &[Q]) -> Result<Vec<Recorded<Q::Answer>>, ModelError> {
+        let keys: Vec<CallKey> = requests.iter().map(|request| request.key(&self.id)).collect();
+        let replies = self.calls.replies(&keys)?.into_iter();
+        let read = |(reply, request): (Option<Reply>, &Q)| match reply {
+            Some(reply) => Ok(Q::read(reply)),
+            None => request.recording(&self.recordings),
+        };
+        replies.zip(requests).map(read).collect()
+    }
+
     /// What is known about one request.
     pub(crate) fn answer<Q: Question>(&self, request: &Q) -> Result<Recorded<Q::Answer>, ModelError> {
-        match self.calls.get(&request.key(&self.id))? {
-            Some(call) => Ok(Q::read(call.reply)),
+        match self.calls.reply(&request.key(&self.id))? {
+            Some(reply) => Ok(Q::read(reply)),
             None => request.recording(&self.recordings),
         }
     }

@@ -44,5 +44,5 @@ pub use recordings::Recordings;
 pub use request::{Asked, Message, ModelId, Request, Sampling, ScoreRequest};
 pub use secret::Secret;
 pub use set::ModelSet;
-pub use store::{CallStore, CallSummary, Damage, Prune, Pruned, Reply, StoredCall, Written};
+pub use store::{CallStore, CallSummary, Compacted, Damage, Prune, Pruned, Reply, Shape, StoredCall, Written};
 pub use weights::{Desk, Generation, Refusal, Score, Weights, WeightsError};

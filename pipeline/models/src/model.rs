@@ -34,6 +34,14 @@ pub trait Model: Send + Sync {
     /// A store that cannot be read.
     fn answer(&self, request: &Request) -> Result<Recorded, ModelError>;
 
+    /// The answers to many requests, in their order: the same as [`Model::answer`] for each, but read together.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn answers(&self, requests: &[Request]) -> Result<Vec<Recorded>, ModelError> {
+        requests.iter().map(|request| self.answer(request)).collect()
+    }
+
     /// Gets every score that is missing into the call store, as [`Model::ensure`] does for answers.
     ///
     /// # Errors

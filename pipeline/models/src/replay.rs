@@ -68,6 +68,10 @@ impl Model for Replay {
         self.known.answer(request)
     }
 
+    fn answers(&self, requests: &[Request]) -> Result<Vec<Recorded>, ModelError> {
+        self.known.answers(requests)
+    }
+
     fn ensure_scores(
         &self,
         requests: &mut dyn Iterator<Item = ScoreRequest>,

@@ -20,7 +20,7 @@ use schemas::{queries, traces};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::calls;
+use crate::calls::{self, Used};
 
 /// Fills `learning_potential`: the mean negative log-likelihood of each response under the student, nats per token.
 ///
@@ -85,12 +85,13 @@ impl Stage for LearningPotential {
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
         let model = calls::model(task, &self.model)?;
         calls::ensure(task, requests, |requests, progress, cancel| model.ensure_scores(requests, progress, cancel))?;
-        let (mut read, mut missing) = (0_u64, 0_u64);
+        let (mut read, mut missing, mut used) = (0_u64, 0_u64, Used::default());
         for batch in task.batches()? {
             let batch = batch?;
             read += batch.num_rows() as u64;
-            missing += collect(task, model.as_ref(), &batch)?;
+            missing += collect(task, model.as_ref(), &batch, &mut used)?;
         }
+        used.count(task);
         calls::leave_out(task, missing, read, "traces have no score")
     }
 }
@@ -102,7 +103,12 @@ fn requests(batch: &RecordBatch) -> Result<Vec<ScoreRequest>, StageError> {
 }
 
 /// Writes the rows of a batch with their scores; returns the number of rows that lack one for a passing reason.
-fn collect(task: &mut Task<'_>, model: &dyn Model, batch: &RecordBatch) -> Result<u64, StageError> {
+fn collect(
+    task: &mut Task<'_>,
+    model: &dyn Model,
+    batch: &RecordBatch,
+    used: &mut Used,
+) -> Result<u64, StageError> {
     let rows = Rows::new(batch)?;
     let (mut kept, mut potentials) = (Vec::new(), Vec::new());
     let (mut fallen, mut rejections) = (Vec::new(), Vec::new());
@@ -110,14 +116,20 @@ fn collect(task: &mut Task<'_>, model: &dyn Model, batch: &RecordBatch) -> Resul
     for (row, number) in (0_u64..).zip(0..batch.num_rows()) {
         let outcome = match rows.request(number) {
             Err(rejection) => Err(rejection),
-            Ok(request) => match model.score_of(&request).map_err(|error| calls::model_error(&error))? {
-                Recorded::Answer(score) => Ok(potential(score)),
-                Recorded::RowError { code, message } => Err(Rejection::new(code, Some(json!({"message": message})))),
-                Recorded::Missing => {
-                    missing += 1;
-                    continue;
+            Ok(request) => {
+                let recorded = model.score_of(&request).map_err(|error| calls::model_error(&error))?;
+                used.add_score(&recorded);
+                match recorded {
+                    Recorded::Answer(score) => Ok(potential(score)),
+                    Recorded::RowError { code, message } => {
+                        Err(Rejection::new(code, Some(json!({"message": message}))))
+                    }
+                    Recorded::Missing => {
+                        missing += 1;
+                        continue;
+                    }
                 }
-            },
+            }
         };
         match outcome {
             Ok(potential) => {

@@ -136,6 +136,10 @@ impl Model for Local {
         self.known.answer(request)
     }
 
+    fn answers(&self, requests: &[Request]) -> Result<Vec<Recorded>, ModelError> {
+        self.known.answers(requests)
+    }
+
     fn ensure_scores(
         &self,
         requests: &mut dyn Iterator<Item = ScoreRequest>,

@@ -267,6 +267,10 @@ impl Model for OpenAi {
     fn answer(&self, request: &Request) -> Result<Recorded, ModelError> {
         self.known.answer(request)
     }
+
+    fn answers(&self, requests: &[Request]) -> Result<Vec<Recorded>, ModelError> {
+        self.known.answers(requests)
+    }
 }
 
 impl Drop for OpenAi {

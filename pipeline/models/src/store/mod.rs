@@ -1,21 +1,27 @@
 //! Every model answer ever paid for, by request: `calls/<model>/<writer>.calls`.
 //!
 //! One append-only file for each writing process, so that processes share a folder, also over a network, without
-//! locks. Opening reads the headers only and keeps an index in memory (about 100 bytes a call); answers
-//! are read from their file when wanted. A record that is torn or damaged is skipped and counted; the
-//! records around it stay readable. An append is handed to the system before it is reported, so a
-//! killed process loses nothing it was told of; the disk is synchronised every few seconds and at close.
+//! locks. Opening reads the files once in large blocks, compares payloads of common size with their sums, and keeps an
+//! index in memory (about 100 bytes a call); answers are read from their file when wanted. A record that is torn or
+//! damaged is skipped and counted; the records around it stay readable. An append is handed to the system before it is
+//! reported, so a killed process loses nothing it was told of; the disk is synchronised every few seconds and at close.
 //!
 //! Where two processes asked the same at the same time, all readers that open the folder later agree
 //! on the record in the file that was begun first; an answer goes before a row error.
 
+mod compact;
 mod index;
+mod models;
+mod pack;
+mod reading;
 mod record;
 mod record_lines;
+mod rewriting;
 mod upkeep;
+mod walk;
 mod writer;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,11 +40,11 @@ use writer::Writer;
 pub(crate) use record::Kind;
 pub(crate) use writer::now_ms;
 
+pub use compact::Compacted;
 pub use record_lines::Written;
-pub use upkeep::{CallSummary, Prune, Pruned};
+pub use upkeep::{CallSummary, Prune, Pruned, Shape};
 
 const EXTENSION: &str = "calls";
-const OPEN_FILES: usize = 64;
 
 /// One stored call: the request, what came back, and the circumstances.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,8 +101,8 @@ pub struct CallStore {
     folder: PathBuf,
     index: RwLock<Index>,
     refreshing: Mutex<()>,
-    writers: Mutex<BTreeMap<String, Writer>>,
-    handles: Mutex<VecDeque<(u32, Arc<File>)>>,
+    writers: Mutex<BTreeMap<ModelId, Writer>>,
+    handles: Mutex<VecDeque<(Arc<Path>, Arc<File>)>>,
 }
 
 impl CallStore {
@@ -140,27 +146,35 @@ impl CallStore {
         }
     }
 
-    /// Takes up what other processes have appended since. Calls already known keep their record.
+    /// Takes up what other processes have appended, compacted or pruned since. Calls already known keep their record
+    /// while its file is there.
     ///
     /// # Errors
     /// A folder or file that cannot be read; a file that vanished meanwhile is none.
     pub fn refresh(&self) -> Result<(), ModelError> {
         let _one_at_a_time = lock(&self.refreshing);
-        for path in self.call_files()? {
-            let known = {
-                let index = read(&self.index);
-                let number = index.by_path.get(&path);
-                number.and_then(|number| index.files.get(*number as usize).cloned())
-            };
+        let paths = self.call_files()?;
+        let mut found = Vec::new();
+        for path in &paths {
+            let known = read(&self.index).known(path).cloned();
             if known.as_ref().is_some_and(|known| known.own) {
                 continue;
             }
-            match walk_news(&path, known.as_ref()) {
-                Ok(Some((size, walk))) => self.take_up(path, size, walk),
+            match walk_news(path, known.as_ref()) {
+                Ok(Some(news)) => found.push((path, news)),
                 Ok(None) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // it vanished, or was cut back by its writer, while it was looked at
+                Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(ModelError::store(path, error)),
             }
+        }
+        let gone = self.vanished(&paths);
+        let mut index = write(&self.index);
+        if !gone.is_empty() {
+            index.drop_files(&gone);
+        }
+        for (path, news) in found {
+            index.take_up(path, news);
         }
         Ok(())
     }
@@ -170,30 +184,6 @@ impl CallStore {
         read(&self.index).calls.contains_key(key)
     }
 
-    /// Reads a call. A record that turns out damaged is dropped from the index and counted.
-    ///
-    /// # Errors
-    /// A file that cannot be read.
-    pub fn get(&self, key: &CallKey) -> Result<Option<StoredCall>, ModelError> {
-        let Some(payload) = self.payload(key)? else {
-            return Ok(None);
-        };
-        if let Some(call) = record::decode(&payload) {
-            return Ok(Some(call));
-        }
-        self.forget(key);
-        Ok(None)
-    }
-
-    /// Whether a call is there and undamaged, and whether it is a row error: reads the record, unlike
-    /// [`CallStore::contains`], so that what is counted as known can be read later.
-    pub(crate) fn verified(&self, key: &CallKey) -> Result<Option<Kind>, ModelError> {
-        if self.payload(key)?.is_none() {
-            return Ok(None);
-        }
-        Ok(read(&self.index).calls.get(key).map(|place| place.kind))
-    }
-
     /// Stores a call; it is with the system when this returns. The first record of a key stays the one
     /// that is read, save that an answer replaces a row error.
     ///
@@ -201,25 +191,26 @@ impl CallStore {
     /// A full disk or a folder that cannot be written; the file is then cut back to its whole records.
     pub fn append(&self, key: &CallKey, call: &StoredCall) -> Result<(), ModelError> {
         let bytes = record::encode(key, call).map_err(|error| ModelError::store(&self.folder, error))?;
-        let slug = call.model.slug();
         let mut writers = lock(&self.writers);
-        if !writers.contains_key(&slug) {
-            let folder = self.folder.join(&slug);
+        if writers.get_mut(&call.model).is_none_or(|writer| !writer.is_there()) {
+            let folder = self.folder.join(call.model.slug());
             let writer = Writer::create(&folder).map_err(|error| ModelError::store(folder, error))?;
-            writers.insert(slug.clone(), writer);
+            writers.insert(call.model.clone(), writer);
         }
-        let Some(writer) = writers.get_mut(&slug) else {
+        let Some(writer) = writers.get_mut(&call.model) else {
             return Ok(());
         };
-        let path = writer.path().to_owned();
         match writer.append(&bytes) {
             Ok(offset) => {
-                self.index_own(path, *key, Place::of_record(call.reply.kind(), offset, bytes.len()));
+                let mut index = write(&self.index);
+                let file = *writer.number.get_or_insert_with(|| index.number_of(&writer.path, true));
+                index.insert(*key, Place { file, ..Place::of_record(call.reply.kind(), offset, bytes.len()) });
                 Ok(())
             }
             Err(error) => {
+                let path = writer.path.clone();
                 if !writer.is_usable() {
-                    writers.remove(&slug);
+                    writers.remove(&call.model);
                 }
                 Err(ModelError::store(path, error))
             }
@@ -232,8 +223,7 @@ impl CallStore {
     /// What the system reports.
     pub fn sync(&self) -> Result<(), ModelError> {
         for writer in lock(&self.writers).values_mut() {
-            let path = writer.path().to_owned();
-            writer.sync().map_err(|error| ModelError::store(path, error))?;
+            writer.sync().map_err(|error| ModelError::store(&writer.path, error))?;
         }
         Ok(())
     }
@@ -252,74 +242,39 @@ impl CallStore {
         Ok(found)
     }
 
-    fn take_up(&self, path: PathBuf, size: u64, walk: record::Walk) {
-        let mut index = write(&self.index);
-        let number = index.number_of(path, false);
-        for (key, place) in walk.records {
-            index.insert(key, Place { file: number, ..place });
-        }
-        if let Some(known) = index.files.get_mut(number as usize) {
-            known.walked = walk.end;
-            known.size = size;
-            known.damaged += walk.gaps;
-            known.torn = walk.torn;
-        }
+    /// Known files of others that are neither listed nor there.
+    fn vanished(&self, listed: &[PathBuf]) -> Vec<PathBuf> {
+        let listed: BTreeSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
+        let index = read(&self.index);
+        let is_others = |number: u32| index.files.get(number as usize).is_some_and(|file| !file.own);
+        let known = index.by_path.iter().filter(|(path, number)| is_others(**number) && !listed.contains(&***path));
+        known.map(|(path, _)| path.to_path_buf()).filter(|path| !path.exists()).collect()
     }
 
-    fn index_own(&self, path: PathBuf, key: CallKey, place: Place) {
-        let mut index = write(&self.index);
-        let number = index.number_of(path, true);
-        index.insert(key, Place { file: number, ..place });
-    }
-
-    /// Reads and checks a record's payload. When its file has changed (another process pruned it), the
-    /// folder is looked through once more.
-    fn payload(&self, key: &CallKey) -> Result<Option<Vec<u8>>, ModelError> {
-        let mut refreshed = false;
-        loop {
-            let Some((place, path)) = self.place(key) else {
-                return Ok(None);
-            };
-            match self.handle(place.file, &path).and_then(|file| record::read_payload(&file, key, place)) {
-                Ok(Some(payload)) => return Ok(Some(payload)),
+    /// Looks at all files anew, after this process has rewritten some. `writers` is held by the caller, so that
+    /// nothing is appended meanwhile.
+    fn index_anew(&self, writers: &mut BTreeMap<ModelId, Writer>) -> Result<(), ModelError> {
+        let _one_at_a_time = lock(&self.refreshing);
+        let mut anew = Index::default();
+        for path in self.call_files()? {
+            match walk_news(&path, None) {
+                Ok(Some(news)) => anew.take_up(&path, news),
                 Ok(None) => {}
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {}
+                Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(ModelError::store(path, error)),
             }
-            self.forget(key);
-            if !refreshed {
-                self.refresh()?;
-                refreshed = true;
-            }
         }
-    }
-
-    fn place(&self, key: &CallKey) -> Option<(Place, PathBuf)> {
-        let index = read(&self.index);
-        let place = *index.calls.get(key)?;
-        Some((place, index.files.get(place.file as usize)?.path.clone()))
-    }
-
-    fn forget(&self, key: &CallKey) {
+        for writer in writers.values_mut() {
+            let number = anew.number_of(&writer.path, true);
+            if let Some(known) = anew.files.get_mut(number as usize) {
+                known.own = true;
+            }
+            writer.number = Some(number);
+        }
         let mut index = write(&self.index);
-        if let Some(place) = index.remove(key) {
-            let gone = index.files.get(place.file as usize).is_none_or(|file| !file.path.exists());
-            index.unreadable += u64::from(!gone);
-        }
-    }
-
-    /// An open handle; a bounded number is kept, since old runs may have left thousands of files.
-    fn handle(&self, number: u32, path: &Path) -> io::Result<Arc<File>> {
-        let mut handles = lock(&self.handles);
-        if let Some(at) = handles.iter().position(|(other, _)| *other == number) {
-            if let Some(entry) = handles.remove(at) {
-                handles.push_front(entry);
-            }
-        } else {
-            handles.push_front((number, Arc::new(File::open(path)?)));
-            handles.truncate(OPEN_FILES);
-        }
-        handles.front().map(|(_, file)| Arc::clone(file)).ok_or_else(|| io::ErrorKind::NotFound.into())
+        lock(&self.handles).clear();
+        *index = anew;
+        Ok(())
     }
 }
 
@@ -357,4 +312,9 @@ fn read<T>(value: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
 
 fn write<T>(value: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
     value.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a file looks like that another process has removed, or cut back.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
 }

@@ -11,22 +11,22 @@
 //! ```
 //! The header has a sum of its own, so that after damage the next record can be found by looking for it.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::pack::{pack, unpack};
 use super::{Reply, StoredCall};
 use crate::key::CallKey;
 
 pub(super) const HEADER: usize = 64;
-const HEADER_LENGTH: u64 = HEADER as u64;
-const MAGIC: [u8; 8] = *b"\x89CALL\r\n\x01";
-const COMPRESSION: i32 = 3;
-const SCAN: usize = 1 << 16;
-/// No single answer is larger when unpacked; a guard against a payload that lies about itself.
-const MOST_BYTES: usize = 1 << 30;
+pub(super) const HEADER_LENGTH: u64 = HEADER as u64;
+pub(super) const MAGIC: [u8; 8] = *b"\x89CALL\r\n\x01";
 
 /// What a record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,13 +44,20 @@ pub(super) struct Place {
     pub(super) length: u32,
     pub(super) offset: u64,
     pub(super) kind: Kind,
+    /// Whether this process has seen the payload whole: it wrote it, or compared its sum.
+    pub(super) seen: bool,
 }
 
 impl Place {
-    /// Place of a record of `bytes` bytes, header included; the file is filled in by the index.
+    /// Place of a record of `bytes` bytes that was just written, header included; the file is filled in by the index.
     pub(super) fn of_record(kind: Kind, offset: u64, bytes: usize) -> Self {
         let length = u32::try_from(bytes.saturating_sub(HEADER)).unwrap_or(u32::MAX);
-        Self { file: 0, length, offset, kind }
+        Self { file: 0, length, offset, kind, seen: true }
+    }
+
+    /// Bytes of the record, header included.
+    pub(super) fn bytes(&self) -> usize {
+        HEADER + self.length as usize
     }
 
     pub(super) fn end(&self) -> u64 {
@@ -58,22 +65,11 @@ impl Place {
     }
 }
 
-/// What a walk over a file's headers found.
-#[derive(Debug, Default)]
-pub(super) struct Walk {
-    pub(super) records: Vec<(CallKey, Place)>,
-    /// Where the next walk begins.
-    pub(super) end: u64,
-    /// Stretches without a whole record, followed by a whole one.
-    pub(super) gaps: u64,
-    /// The file ends within something that is no whole record.
-    pub(super) torn: bool,
-}
-
 /// The bytes of a record.
 pub(super) fn encode(key: &CallKey, call: &StoredCall) -> io::Result<Vec<u8>> {
-    let json = serde_json::to_vec(call)?;
-    let payload = zstd::bulk::compress(&json, COMPRESSION)?;
+    let mut json = Vec::with_capacity(4096);
+    serde_json::to_writer(&mut json, call)?;
+    let payload = pack(&json)?;
     let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
     bytes.extend_from_slice(&MAGIC);
@@ -93,100 +89,95 @@ pub(super) fn encode(key: &CallKey, call: &StoredCall) -> io::Result<Vec<u8>> {
 
 /// Unpacks a payload whose sum was right; `None` if it is of a later, unreadable shape.
 pub(super) fn decode(payload: &[u8]) -> Option<StoredCall> {
-    let mut json = Vec::new();
-    let decoder = zstd::stream::read::Decoder::with_buffer(payload).ok()?;
-    io::Read::read_to_end(&mut io::Read::take(decoder, MOST_BYTES as u64), &mut json).ok()?;
-    serde_json::from_slice(&json).ok()
+    unpack(payload, |json| serde_json::from_slice(json).ok())
 }
 
-/// Reads the payload at `place`, `None` unless it is whole and belongs to `key`.
-pub(super) fn read_payload(file: &File, key: &CallKey, place: Place) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = vec![0; HEADER + place.length as usize];
+/// What came back alone: the request, which whoever looks for it has, is passed over.
+pub(super) fn decode_reply(payload: &[u8]) -> Option<Reply> {
+    #[derive(Deserialize)]
+    struct Replied {
+        reply: Reply,
+    }
+    unpack(payload, |json| serde_json::from_slice(json).ok()).map(|replied: Replied| replied.reply)
+}
+
+/// What a list of calls needs of each.
+#[derive(Debug, Deserialize)]
+pub(super) struct Outline<'a> {
+    #[serde(borrow)]
+    pub(super) model: OutlineModel<'a>,
+    #[serde(borrow)]
+    pub(super) reply: &'a RawValue,
+    #[serde(borrow, default)]
+    pub(super) stage: Cow<'a, str>,
+    #[serde(default)]
+    pub(super) time_ms: u64,
+}
+
+/// A model's identity, borrowed.
+#[derive(Debug, Deserialize)]
+pub(super) struct OutlineModel<'a> {
+    #[serde(borrow)]
+    pub(super) model: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) revision: Option<Cow<'a, str>>,
+}
+
+impl Outline<'_> {
+    /// Writes the model's identity as text in the place of what is there.
+    pub(super) fn write_model(&self, text: &mut String) {
+        text.clear();
+        text.push_str(&self.model.model);
+        if let Some(revision) = &self.model.revision {
+            text.push('@');
+            text.push_str(revision);
+        }
+    }
+
+    /// Whether a model's name, or its name and revision, are the given one.
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(&*self.model.model);
+        rest.is_some_and(|rest| match &self.model.revision {
+            Some(revision) => rest.is_empty() || rest.strip_prefix('@') == Some(revision),
+            None => rest.is_empty(),
+        })
+    }
+}
+
+/// Unpacks a payload for `read`; `None` if it is of a later, unreadable shape.
+pub(super) fn outline<T>(payload: &[u8], read: impl FnOnce(&Outline<'_>) -> T) -> Option<T> {
+    unpack(payload, |json| serde_json::from_slice(json).ok().map(|outline| read(&outline)))
+}
+
+/// Reads the record at `place`, `None` unless it is whole and belongs to `key`.
+pub(super) fn read_record(file: &File, key: &CallKey, place: Place) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = vec![0; place.bytes()];
     file.read_exact_at(&mut bytes, place.offset)?;
-    let Some((header, payload)) = bytes.split_first_chunk::<HEADER>() else {
-        return Ok(None);
-    };
-    let whole = Header::parse(header)
-        .is_some_and(|header| header.key == *key && header.length == place.length && header.sum == xxh3_64(payload));
-    if !whole {
-        return Ok(None);
-    }
-    bytes.drain(..HEADER);
-    Ok(Some(bytes))
+    Ok(payload_of(&bytes, key).is_some().then_some(bytes))
 }
 
-/// Walks the headers from `from` to `size`, over the payloads and over damage.
-pub(super) fn walk(file: &File, from: u64, size: u64) -> io::Result<Walk> {
-    let mut walk = Walk { end: from, ..Walk::default() };
-    while walk.end < size {
-        if let Some((key, place)) = whole_record(file, walk.end, size)? {
-            walk.end = place.end();
-            walk.records.push((key, place));
-        } else if let Some(next) = next_header(file, walk.end + 1, size)? {
-            walk.gaps += 1;
-            walk.end = next;
-        } else {
-            walk.torn = true;
-            break;
-        }
-    }
-    Ok(walk)
+/// The payload in the bytes of a record, `None` unless it is whole and belongs to `key`.
+pub(super) fn payload_of<'a>(record: &'a [u8], key: &CallKey) -> Option<&'a [u8]> {
+    let (header, payload) = record.split_first_chunk::<HEADER>()?;
+    let header = Header::parse(header)?;
+    (header.key == *key && header.fits(payload)).then_some(payload)
 }
 
-/// The record at `offset`, if its header is right and its payload fits. When what follows is no record,
-/// the payload is checked too: a cut record may reach over its successors.
-fn whole_record(file: &File, offset: u64, size: u64) -> io::Result<Option<(CallKey, Place)>> {
-    let Some(header) = header_at(file, offset, size)? else {
-        return Ok(None);
-    };
-    let place = Place { file: 0, length: header.length, offset, kind: header.kind };
-    if place.end() > size {
-        return Ok(None);
-    }
-    let followed = place.end() == size || header_at(file, place.end(), size)?.is_some();
-    if (!followed || place.end() == size) && read_payload(file, &header.key, place)?.is_none() {
-        return Ok(None);
-    }
-    Ok(Some((header.key, place)))
-}
-
-/// Offset of the next right header at or after `from`.
-fn next_header(file: &File, from: u64, size: u64) -> io::Result<Option<u64>> {
-    let mut buffer = vec![0; SCAN];
-    let mut start = from;
-    while start + HEADER_LENGTH <= size {
-        let wanted = usize::try_from(size - start).unwrap_or(SCAN).min(SCAN);
-        let chunk = &mut buffer[..wanted];
-        file.read_exact_at(chunk, start)?;
-        for (at, window) in chunk.windows(MAGIC.len()).enumerate() {
-            if window == MAGIC && header_at(file, start + at as u64, size)?.is_some() {
-                return Ok(Some(start + at as u64));
-            }
-        }
-        // Chunks overlap, so that no magic is cut in two.
-        start += (wanted - MAGIC.len() + 1) as u64;
-    }
-    Ok(None)
-}
-
-fn header_at(file: &File, offset: u64, size: u64) -> io::Result<Option<Header>> {
-    if offset + HEADER_LENGTH > size {
-        return Ok(None);
-    }
-    let mut bytes = [0; HEADER];
-    file.read_exact_at(&mut bytes, offset)?;
-    Ok(Header::parse(&bytes))
-}
-
-struct Header {
-    key: CallKey,
-    kind: Kind,
-    length: u32,
+/// The first bytes of a record.
+pub(super) struct Header {
+    pub(super) key: CallKey,
+    pub(super) kind: Kind,
+    pub(super) length: u32,
     sum: u64,
 }
 
 impl Header {
-    fn parse(bytes: &[u8; HEADER]) -> Option<Self> {
+    /// Whether a payload is the one that the header speaks of.
+    pub(super) fn fits(&self, payload: &[u8]) -> bool {
+        self.length as usize == payload.len() && self.sum == xxh3_64(payload)
+    }
+
+    pub(super) fn parse(bytes: &[u8; HEADER]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk::<8>()?;
         let (key, rest) = rest.split_first_chunk::<32>()?;
         let (kind, rest) = rest.split_first_chunk::<4>()?;

@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::index::Index;
-use super::record::{self, HEADER, Place};
-use super::{CallStore, EXTENSION, Reply, StoredCall, lock, write, writer};
+use super::record::{self, HEADER, Outline, Place};
+use super::rewriting::{Rewriting, changed};
+use super::walk::walk;
+use super::{CallStore, Reply, list, lock, writer};
 use crate::answer::parse_answer;
 use crate::error::ModelError;
 use crate::key::CallKey;
-use crate::request::Asked;
 
 /// Calls of one model that one stage asked first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,28 +64,72 @@ pub struct Pruned {
     pub in_use: Vec<PathBuf>,
 }
 
+/// How the calls lie on the disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Files that no living process writes to.
+    pub closed: u64,
+    /// Files that some process writes to.
+    pub in_use: u64,
+    /// Models.
+    pub models: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+impl Shape {
+    /// Whether compaction would help those who open the folder: there are many more files than models.
+    pub fn is_scattered(&self) -> bool {
+        const MANY: u64 = 64;
+        self.closed > self.models + MANY
+    }
+}
+
 impl CallStore {
+    /// How many files there are.
+    ///
+    /// # Errors
+    /// A folder that cannot be read.
+    pub fn shape(&self) -> Result<Shape, ModelError> {
+        let mut shape = Shape { models: list(&self.folder)?.iter().filter(|path| path.is_dir()).count() as u64, ..Shape::default() };
+        for path in self.call_files()? {
+            if writer::is_in_use(&path) {
+                shape.in_use += 1;
+            } else {
+                shape.closed += 1;
+            }
+            shape.bytes += fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        }
+        Ok(shape)
+    }
+
     /// Counts calls, bytes and tokens by model and stage. Reads every record, one at a time.
     ///
     /// # Errors
     /// A file that cannot be read.
     pub fn summary(&self) -> Result<Vec<CallSummary>, ModelError> {
-        let mut groups: BTreeMap<(String, String), CallSummary> = BTreeMap::new();
+        let mut groups: BTreeMap<String, BTreeMap<String, CallSummary>> = BTreeMap::new();
+        let mut model = String::new();
         for path in self.call_files()? {
-            for_each_call(&path, |_, place, call| {
+            let visited = for_each_call(&path, |_, place, call| {
                 let Some(call) = call else { return };
-                let names = (call.model.to_string(), call.stage.clone());
-                let group = groups.entry(names.clone()).or_insert_with(|| CallSummary {
-                    model: names.0,
-                    stage: names.1,
-                    first_ms: call.time_ms,
-                    ..CallSummary::default()
-                });
-                group.add(&call, place);
-            })
-            .map_err(|error| ModelError::store(&path, error))?;
+                call.write_model(&mut model);
+                if !groups.contains_key(&model) {
+                    groups.insert(model.clone(), BTreeMap::new());
+                }
+                let Some(stages) = groups.get_mut(&model) else { return };
+                if !stages.contains_key(&*call.stage) {
+                    let (model, stage) = (model.clone(), call.stage.clone().into_owned());
+                    let summary = CallSummary { model, stage, first_ms: call.time_ms, ..CallSummary::default() };
+                    stages.insert(call.stage.clone().into_owned(), summary);
+                }
+                if let Some(group) = stages.get_mut(&*call.stage) {
+                    group.add(call, place);
+                }
+            });
+            visited.map_err(|error| ModelError::store(&path, error))?;
         }
-        Ok(groups.into_values().collect())
+        Ok(groups.into_values().flat_map(BTreeMap::into_values).collect())
     }
 
     /// Removes calls. Each file is written anew under another name and put in place whole before the old
@@ -110,100 +153,105 @@ impl CallStore {
             prune_file(&path, what, &mut pruned).map_err(|error| ModelError::store(&path, error))?;
         }
         if !what.dry_run {
-            lock(&self.handles).clear();
-            *write(&self.index) = Index::default();
-            self.refresh()?;
+            self.index_anew(&mut lock(&self.writers))?;
         }
         Ok(pruned)
     }
 }
 
 impl CallSummary {
-    fn add(&mut self, call: &StoredCall, place: Place) {
+    fn add(&mut self, call: &Outline<'_>, place: Place) {
         self.calls += 1;
-        self.scores += u64::from(matches!(call.request, Asked::Score(_)));
-        self.bytes += HEADER as u64 + u64::from(place.length);
+        self.bytes += place.bytes() as u64;
         self.first_ms = self.first_ms.min(call.time_ms);
         self.last_ms = self.last_ms.max(call.time_ms);
-        match &call.reply {
-            Reply::RowError { .. } => self.row_errors += 1,
-            Reply::Score(score) => self.prompt_tokens += u64::from(score.tokens),
-            Reply::Answer(raw) => {
-                if let Ok(answer) = parse_answer(raw) {
+        match serde_json::from_str(call.reply.get()) {
+            Ok(Reply::RowError { .. }) => self.row_errors += 1,
+            Ok(Reply::Score(score)) => {
+                self.scores += 1;
+                self.prompt_tokens += u64::from(score.tokens);
+            }
+            Ok(Reply::Answer(raw)) => {
+                if let Ok(answer) = parse_answer(&raw) {
                     self.prompt_tokens += answer.prompt_tokens.unwrap_or_default();
                     self.completion_tokens += answer.completion_tokens.unwrap_or_default();
                 }
             }
+            Err(_) => {}
         }
     }
 }
 
 impl Prune<'_> {
-    fn removes(&self, key: &CallKey, call: &StoredCall) -> bool {
+    fn removes(&self, key: &CallKey, call: &Outline<'_>) -> bool {
         self.before_ms.is_none_or(|time| call.time_ms < time)
-            && self.model.is_none_or(|name| call.model.model == name || call.model.to_string() == name)
+            && self.model.is_none_or(|name| call.is_of(name))
             && self.keep.is_none_or(|keep| !keep.contains(key))
     }
 }
 
 fn prune_file(path: &Path, what: &Prune<'_>, pruned: &mut Pruned) -> io::Result<()> {
-    let mut keep = Vec::new();
-    let mut removed = 0;
+    let (mut removed, mut kept, mut kept_bytes) = (HashSet::new(), 0, 0);
     for_each_call(path, |key, place, call| match call {
-        Some(call) if what.removes(&key, &call) => removed += 1,
-        // A record of a later format is not ours to remove; a damaged one is not copied.
-        _ => keep.push((key, place)),
+        Some(call) if what.removes(&key, call) => {
+            removed.insert(place.offset);
+        }
+        // A record of a later shape is not ours to remove; a damaged one is not copied.
+        _ => {
+            kept += 1;
+            kept_bytes += place.bytes() as u64;
+        }
     })?;
-    let size = fs::metadata(path)?.len();
-    pruned.calls += removed;
-    pruned.kept += keep.len() as u64;
-    if removed == 0 {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    pruned.calls += removed.len() as u64;
+    pruned.kept += kept;
+    if removed.is_empty() {
         return Ok(());
     }
-    let kept_bytes: u64 = keep.iter().map(|(_, place)| HEADER as u64 + u64::from(place.length)).sum();
     pruned.bytes += size.saturating_sub(kept_bytes);
     if what.dry_run {
         return Ok(());
     }
-    if !keep.is_empty() {
-        rewrite(path, &keep)?;
+    let mut rest = Rewriting::begin(path)?;
+    let copied = walk(&file, 0, size, |key, place, record| {
+        if removed.contains(&place.offset) { Ok(()) } else { rest.add(&file, &key, place, record) }
+    });
+    match copied {
+        Ok(_) if rest.records == kept => rest.replace(&[path.to_owned()]),
+        Ok(_) => {
+            rest.give_up();
+            Err(changed())
+        }
+        Err(error) => {
+            rest.give_up();
+            Err(error)
+        }
     }
-    fs::remove_file(path)?;
-    writer::remove_marker(path);
-    if let Some(folder) = path.parent() {
-        // Fails, as it should, unless the folder is empty.
-        let _ = fs::remove_dir(folder);
-    }
-    Ok(())
-}
-
-fn rewrite(path: &Path, keep: &[(CallKey, Place)]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    // The name keeps its beginning, so that the order of files stays.
-    let target = folder.join(format!("{stem}~.{EXTENSION}"));
-    let draft = folder.join(format!("{stem}~.tmp"));
-    let source = File::open(path)?;
-    let mut out = io::BufWriter::new(File::create(&draft)?);
-    let mut bytes = Vec::new();
-    for (_, place) in keep {
-        bytes.resize(HEADER + place.length as usize, 0);
-        source.read_exact_at(&mut bytes, place.offset)?;
-        out.write_all(&bytes)?;
-    }
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    fs::rename(&draft, &target)?;
-    File::open(folder)?.sync_all()
 }
 
 /// Visits every record of a file; one that cannot be unpacked is given as `None`, a damaged one not at all.
-fn for_each_call(path: &Path, mut visit: impl FnMut(CallKey, Place, Option<StoredCall>)) -> io::Result<()> {
+fn for_each_call(path: &Path, mut visit: impl FnMut(CallKey, Place, Option<&Outline<'_>>)) -> io::Result<()> {
     let file = File::open(path)?;
-    let walk = record::walk(&file, 0, file.metadata()?.len())?;
-    for (key, place) in walk.records {
-        if let Some(payload) = record::read_payload(&file, &key, place)? {
-            visit(key, place, record::decode(&payload));
+    let size = file.metadata()?.len();
+    walk(&file, 0, size, |key, place, record| {
+        let read;
+        let record = match record {
+            Some(record) => record,
+            None => match record::read_record(&file, &key, place)? {
+                Some(bytes) => {
+                    read = bytes;
+                    &read
+                }
+                None => return Ok(()),
+            },
+        };
+        let payload = record.get(HEADER..).unwrap_or_default();
+        let told = record::outline(payload, |call| visit(key, place, Some(call)));
+        if told.is_none() {
+            visit(key, place, None);
         }
-    }
+        Ok(())
+    })?;
     Ok(())
 }

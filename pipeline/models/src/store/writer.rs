@@ -1,9 +1,11 @@
 //! The one file that this process appends to, for one model.
 //!
-//! A marker `<file>.open` stands beside the file while its process lives, so that nobody prunes it.
+//! A marker `<file>.open` stands beside the file while its process lives, and the process holds a lock on the file where
+//! the file system has locks, so that nobody prunes or compacts it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,47 +14,63 @@ use super::EXTENSION;
 
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 const SYNC_BYTES: u64 = 64 << 20;
-/// A marker older than this is left over from a process on another machine that was killed.
+/// A file of another machine that nothing was appended to for so long was left by a process that was killed.
 const STALE: Duration = Duration::from_hours(24);
+/// Idle time after which a writer makes sure that its file is still there: others may have taken it for left.
+const IDLE: Duration = Duration::from_hours(1);
 const MARKER: &str = "open";
 
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Debug)]
 pub(super) struct Writer {
+    pub(super) path: PathBuf,
+    /// The number of the file in the index, once something was appended.
+    pub(super) number: Option<u32>,
     file: File,
-    path: PathBuf,
     length: u64,
     unsynced: u64,
     synced: Instant,
+    used: Instant,
     usable: bool,
 }
 
 impl Writer {
     /// Begins a file that nobody else writes to: its name holds time, host, process and a counter.
     pub(super) fn create(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        let mut tries = 0;
         loop {
-            let count = BEGUN.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{:013}-{}-{}-{count}.{EXTENSION}", now_ms(), host(), std::process::id());
-            let path = folder.join(name);
-            match OpenOptions::new().create_new(true).append(true).open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            tries += 1;
+            fs::create_dir_all(folder)?;
+            let path = folder.join(format!("{}.{EXTENSION}", unique_name()));
+            // The marker comes first: a file without one counts as closed.
+            let begun = File::create_new(marker(&path))
+                .and_then(|_| OpenOptions::new().create_new(true).append(true).open(&path));
+            match begun {
+                // somebody else's name, or a folder that another process found empty and removed
+                Err(error) if tries < 100 && matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
                 Err(error) => return Err(error),
                 Ok(file) => {
-                    File::create(marker(&path))?;
-                    return Ok(Self { file, path, length: 0, unsynced: 0, synced: Instant::now(), usable: true });
+                    // A file system without locks leaves it at the marker.
+                    let _ = file.try_lock();
+                    let now = Instant::now();
+                    return Ok(Self { path, number: None, file, length: 0, unsynced: 0, synced: now, used: now, usable: true });
                 }
             }
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Whether the file ends with a whole record.
     pub(super) fn is_usable(&self) -> bool {
+        self.usable
+    }
+
+    /// Whether the file can be appended to and still has its name.
+    pub(super) fn is_there(&mut self) -> bool {
+        if self.used.elapsed() >= IDLE {
+            self.usable &= self.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
+        }
+        self.used = Instant::now();
         self.usable
     }
 
@@ -91,14 +109,27 @@ impl Drop for Writer {
 
 /// Whether some living process may still append to this file.
 pub(super) fn is_in_use(path: &Path) -> bool {
-    let Ok(metadata) = fs::metadata(marker(path)) else {
+    if !marker(path).exists() {
         return false;
-    };
-    if let Some(process) = process_on_this_host(path) {
-        return is_alive(process);
     }
-    let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-    age.is_none_or(|age| age < STALE)
+    let is_locked = File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
+    if is_locked {
+        return true;
+    }
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    is_alive(&name).unwrap_or_else(|| !is_older(&marker(path), STALE) || !is_older(path, STALE))
+}
+
+/// Whether a draft was left by a process that is no more; `name` is the part that its process gave.
+pub(super) fn is_left(draft: &Path, name: &str) -> bool {
+    is_alive(name).map_or_else(|| is_older(draft, STALE), |is_alive| !is_alive)
+}
+
+/// Whether a file was last changed before `age`; one that cannot be looked at was not.
+fn is_older(path: &Path, age: Duration) -> bool {
+    let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
+    let passed = changed.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+    passed.is_some_and(|passed| passed >= age)
 }
 
 /// Removes the marker of a file that is not in use.
@@ -120,22 +151,25 @@ fn marker(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// A name that no other process gives: time, host, process and a counter.
+pub(super) fn unique_name() -> String {
+    let count = BEGUN.fetch_add(1, Ordering::Relaxed);
+    format!("{:013}-{}-{}-{count}", now_ms(), host(), std::process::id())
+}
+
+/// Letters and digits of this machine's name.
 fn host() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     name.chars().filter(char::is_ascii_alphanumeric).take(32).collect()
 }
 
-fn process_on_this_host(path: &Path) -> Option<i32> {
-    let name = path.file_stem()?.to_str()?;
+/// Whether the process that gave a name is alive; `None` if it is one of another machine.
+fn is_alive(name: &str) -> Option<bool> {
     let mut parts = name.split('-').skip(1);
-    let same_host = parts.next()? == host();
-    same_host.then(|| parts.next()?.parse().ok()).flatten()
-}
-
-fn is_alive(process: i32) -> bool {
-    let Some(process) = rustix::process::Pid::from_raw(process) else {
-        return false;
-    };
+    if parts.next()? != host() {
+        return None;
+    }
+    let process = rustix::process::Pid::from_raw(parts.next()?.parse().ok()?)?;
     // "Not permitted" means that it lives and is somebody else's.
-    rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
+    Some(rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH))
 }

@@ -2,15 +2,15 @@
 //!
 //! Two passes over the rows of a task, see [`crate::calls`]: the first asks, the second makes traces of the answers.
 
+mod passes;
 mod request;
 mod traces;
 
-use arrow::array::RecordBatch;
 use pipeline_core::stage::Estimate;
 use pipeline_core::{
-    Env, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, TableType, Task,
+    Env, Example, External, Output, ParamError, Port, Ports, Stage, StageError, Step, TableType, Task,
 };
-use pipeline_models::{Message, Recorded};
+use pipeline_models::Message;
 use schemars::JsonSchema;
 use schemas::{queries, traces as trace};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,6 @@ use serde_json::json;
 use crate::calls;
 use crate::template::Template;
 use request::Asking;
-use traces::Chunk;
 
 /// Asks one or several models for `n` independent answers to each query.
 ///
@@ -53,9 +52,10 @@ pub struct Sample {
     /// Texts that end an answer.
     #[serde(default)]
     stop: Vec<String>,
-    /// Whether to ask for log-probabilities of the answer's tokens.
+    /// Whether to ask for log-probabilities of the answer's tokens: `true`, `false`, or `if_given`. With `true` the stage
+    /// ends when a server gives none, which some do silently; with `if_given` the columns are null then.
     #[serde(default)]
-    logprobs: bool,
+    logprobs: Logprobs,
     /// Draws other answers when it is changed.
     #[serde(default)]
     salt: String,
@@ -72,9 +72,44 @@ pub struct Sample {
     /// File with such a template, relative to `dag.toml`.
     #[serde(default)]
     template_file: Option<String>,
-    /// What becomes of answers that were cut at `max_tokens`: `keep` or `drop`. A kept one is never judged correct.
+    /// What becomes of answers that were cut at `max_tokens`: `keep`, `drop`, or `retry`, which asks once more with
+    /// `retry_max_tokens` and keeps what comes. A cut one is never judged correct.
     #[serde(default)]
     truncated: Truncated,
+    /// Most tokens of an answer that is asked for again; default is twice `max_tokens`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_max_tokens: Option<u32>,
+}
+
+/// Whether log-probabilities are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Logprobs {
+    Wanted(bool),
+    Word(IfGiven),
+}
+
+/// Log-probabilities are taken where they come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum IfGiven {
+    IfGiven,
+}
+
+impl Default for Logprobs {
+    fn default() -> Self {
+        Self::Wanted(false)
+    }
+}
+
+impl Logprobs {
+    fn are_asked_for(self) -> bool {
+        self != Self::Wanted(false)
+    }
+
+    fn are_needed(self) -> bool {
+        self == Self::Wanted(true)
+    }
 }
 
 /// One name or several.
@@ -113,6 +148,8 @@ enum Truncated {
     Keep,
     /// They are left out; a query all of whose answers were cut is rejected.
     Drop,
+    /// They are asked for once more, with a larger cap.
+    Retry,
 }
 
 fn one() -> u32 {
@@ -133,8 +170,10 @@ fn max_tokens() -> u32 {
 
 /// The parameter of the template, and the name that the recipe gives to its file.
 const TEMPLATE: &str = "template";
-/// Most samples of one query: the requests of a batch of rows are in memory together.
+/// Most samples of one query: those of a row are in memory together.
 const MOST_SAMPLES: u32 = 4096;
+/// Requests of several rows that are in memory together.
+const REQUESTS: usize = 1024;
 
 impl Stage for Sample {
     const KIND: &'static str = "sample";
@@ -165,6 +204,12 @@ impl Stage for Sample {
         }
         if self.n > MOST_SAMPLES {
             return fail("n", "`n` must be at most 4096; more of one query is another stage with another `salt`");
+        }
+        if self.retry_max_tokens.is_some() && self.truncated != Truncated::Retry {
+            return fail("retry_max_tokens", "`retry_max_tokens` needs `truncated = \"retry\"`");
+        }
+        if self.truncated == Truncated::Retry && self.retry_cap() <= self.max_tokens {
+            return fail("retry_max_tokens", "`retry_max_tokens` must be larger than `max_tokens`");
         }
         if self.stop.iter().any(String::is_empty) {
             return fail("stop", "`stop` must not hold an empty text: it would end every answer at once");
@@ -212,7 +257,7 @@ impl Stage for Sample {
             trace::MAX_TOKENS,
             trace::SEED,
         ]);
-        if self.logprobs {
+        if self.logprobs.are_asked_for() {
             rows = rows.fill([trace::TOKEN_IDS, trace::TOKEN_LOGPROBS]);
         }
         for field in inputs.expect("rows")?.schema.fields() {
@@ -235,87 +280,34 @@ impl Stage for Sample {
 
     fn estimate(&self, rows: u64) -> Option<Estimate> {
         let calls = rows * u64::from(self.n) * self.model.all().len() as u64;
-        Some(Estimate { calls, max_tokens: calls * u64::from(self.max_tokens) })
+        let retries = if self.truncated == Truncated::Retry { calls } else { 0 };
+        let max_tokens = calls * u64::from(self.max_tokens) + retries * u64::from(self.retry_cap());
+        Some(Estimate { calls: calls + retries, max_tokens })
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
-        let mut all = Vec::new();
-        for name in self.model.all() {
-            let asking = Asking::new(self, task, calls::model(task, name)?)?;
-            calls::ensure(
-                task,
-                |batch| asking.requests(batch),
-                |requests, progress, cancel| asking.model.ensure(requests, progress, cancel),
-            )?;
-            all.push(asking);
+        let names = self.model.all().iter();
+        let all: Vec<Asking<'_>> =
+            names.map(|name| Asking::new(self, task, calls::model(task, name)?)).collect::<Result<_, _>>()?;
+        if self.logprobs.are_needed() {
+            self.ensure_log_probabilities_come(task, &all)?;
+        }
+        self.ask(task, &all, Asking::requests)?;
+        if self.truncated == Truncated::Retry {
+            self.ask(task, &all, Asking::retries)?;
         }
         self.collect(task, &all)
     }
 }
 
 impl Sample {
-    /// Second pass: answers become traces, in the order of the rows.
-    fn collect(&self, task: &mut Task<'_>, asking: &[Asking<'_>]) -> Result<(), StageError> {
-        let (mut read, mut missing) = (0_u64, 0_u64);
-        for batch in task.batches()? {
-            let batch = batch?;
-            read += batch.num_rows() as u64;
-            missing += self.collect_batch(task, asking, &batch)?;
-        }
-        calls::leave_out(task, missing, read, "queries have no complete answer")
+    /// Cap of an answer that is asked for again.
+    fn retry_cap(&self) -> u32 {
+        self.retry_max_tokens.unwrap_or_else(|| self.max_tokens.saturating_mul(2))
     }
 
-    /// Returns the number of queries that lack an answer for a passing reason.
-    fn collect_batch(
-        &self,
-        task: &mut Task<'_>,
-        asking: &[Asking<'_>],
-        batch: &RecordBatch,
-    ) -> Result<u64, StageError> {
-        let mut missing = 0;
-        let mut chunk = Chunk::new(batch);
-        let rows = asking.iter().map(|_| Asking::rows(batch)).collect::<Result<Vec<_>, _>>()?;
-        for row in 0..batch.num_rows() {
-            let (mut answers, mut refusal, mut is_missing) = (Vec::new(), None, false);
-            for (asking, rows) in asking.iter().zip(&rows) {
-                for sample in 0..self.n {
-                    let request = asking.request(rows, row, sample)?;
-                    match asking.model.answer(&request).map_err(|error| calls::model_error(&error))? {
-                        Recorded::Answer(answer) => {
-                            let is_cut = answer.finish_reason.as_deref() == Some("length");
-                            if is_cut && self.truncated == Truncated::Drop {
-                                task.count("truncated_dropped", 1);
-                                refusal.get_or_insert(("truncated".to_owned(), "every answer was cut".to_owned()));
-                            } else {
-                                answers.push((asking, request, answer));
-                            }
-                        }
-                        Recorded::RowError { code, message } => {
-                            task.count("refused_answers", 1);
-                            refusal = Some((code, message));
-                        }
-                        Recorded::Missing => is_missing = true,
-                    }
-                }
-            }
-            if is_missing {
-                missing += 1;
-            } else if answers.is_empty() {
-                let (code, message) = refusal.unwrap_or_else(|| ("no_answer".to_owned(), String::new()));
-                chunk.flush(task, self)?;
-                task.reject(&batch.slice(row, 1), &[Rejection::new(code, Some(json!({"message": message})))])?;
-            } else {
-                task.kept(1);
-                for (asking, request, answer) in answers {
-                    chunk.push(row, asking, request, answer);
-                }
-                if chunk.is_full() {
-                    chunk.flush(task, self)?;
-                }
-            }
-        }
-        chunk.flush(task, self)?;
-        Ok(missing)
+    fn rows_at_once(&self) -> usize {
+        (REQUESTS / (self.n as usize).max(1)).max(1)
     }
 
     /// What the teacher sees before the query's own messages.
@@ -325,3 +317,6 @@ impl Sample {
         system.chain(shots).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

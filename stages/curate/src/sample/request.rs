@@ -6,11 +6,16 @@ use arrow::array::{ListArray, RecordBatch, StringViewArray};
 use minijinja::context;
 use pipeline_core::rows::{self, Messages, list_texts, text_at};
 use pipeline_core::{Seed, Stage as _, StageError, Task};
-use pipeline_models::{Message, Model, Request, Sampling};
+use pipeline_models::{Message, Model, ModelError, Recorded, Request, Sampling};
+use rayon::prelude::*;
 use schemas::queries;
 
-use super::{Sample, TEMPLATE};
+use super::{Sample, TEMPLATE, Truncated};
+use crate::calls::{self, Used};
 use crate::template::Template;
+
+/// Answers that one thread reads from the call store together.
+const READ_TOGETHER: usize = 256;
 
 /// A model and all that its requests share.
 pub(super) struct Asking<'a> {
@@ -21,8 +26,19 @@ pub(super) struct Asking<'a> {
     seed: u64,
 }
 
+/// A sample and what is known about it.
+pub(super) struct Told {
+    pub(super) request: Request,
+    pub(super) recorded: Recorded,
+}
+
+/// Whether an answer was cut at its cap.
+pub(super) fn is_cut(recorded: &Recorded) -> bool {
+    matches!(recorded, Recorded::Answer(answer) if answer.finish_reason.as_deref() == Some("length"))
+}
+
 /// The columns that requests are made of.
-pub(super) struct Rows<'a> {
+struct Rows<'a> {
     ids: &'a StringViewArray,
     messages: Messages<'a>,
     prompts: &'a StringViewArray,
@@ -38,7 +54,7 @@ impl<'a> Asking<'a> {
         Ok(Self { model, sample, preamble: sample.preamble(), template, seed: task.seed() })
     }
 
-    pub(super) fn rows(batch: &RecordBatch) -> Result<Rows<'_>, StageError> {
+    fn rows(batch: &RecordBatch) -> Result<Rows<'_>, StageError> {
         Ok(Rows {
             ids: rows::texts(batch, queries::QUERY_ID)?,
             messages: Messages::new(batch, queries::MESSAGES)?,
@@ -49,22 +65,62 @@ impl<'a> Asking<'a> {
         })
     }
 
-    /// All requests of a batch, sample by sample within a row.
+    /// All requests of some rows, sample by sample within a row.
     pub(super) fn requests(&self, batch: &RecordBatch) -> Result<Vec<Request>, StageError> {
         let columns = Self::rows(batch)?;
         let mut requests = Vec::with_capacity(batch.num_rows() * self.sample.n as usize);
         for row in 0..batch.num_rows() {
-            for sample in 0..self.sample.n {
-                requests.push(self.request(&columns, row, sample)?);
-            }
+            let messages = self.messages(&columns, row)?;
+            let id = text_at(columns.ids, row).unwrap_or_default();
+            requests.extend((0..self.sample.n).map(|sample| self.request(id, messages.clone(), sample)));
         }
         Ok(requests)
     }
 
-    /// The request for one sample of a row.
-    pub(super) fn request(&self, columns: &Rows<'_>, row: usize, sample: u32) -> Result<Request, StageError> {
-        let stage = self.sample;
-        let id = text_at(columns.ids, row).unwrap_or_default();
+    /// Requests with the larger cap, for those of some rows whose answers were cut.
+    pub(super) fn retries(&self, batch: &RecordBatch) -> Result<Vec<Request>, StageError> {
+        let requests = self.requests(batch)?;
+        let answers = self.model.answers(&requests).map_err(|error| calls::model_error(&error))?;
+        let cut = requests.into_iter().zip(answers).filter(|(_, recorded)| is_cut(recorded));
+        Ok(cut.map(|(request, _)| self.retry(request)).collect())
+    }
+
+    /// The same request with the larger cap.
+    fn retry(&self, request: Request) -> Request {
+        let sampling = Sampling { max_tokens: self.sample.retry_cap(), ..request.sampling };
+        Request { sampling, attempt: 1, ..request }
+    }
+
+    /// What is known about every sample of some rows; of one that was cut and asked for again, the second answer.
+    pub(super) fn told(&self, batch: &RecordBatch, used: &mut Used) -> Result<Vec<Told>, StageError> {
+        let requests = self.requests(batch)?;
+        let recorded = self.answers(&requests)?;
+        recorded.iter().for_each(|recorded| used.add(recorded));
+        let mut told: Vec<Told> =
+            requests.into_iter().zip(recorded).map(|(request, recorded)| Told { request, recorded }).collect();
+        if self.sample.truncated != Truncated::Retry {
+            return Ok(told);
+        }
+        let cut: Vec<usize> = (0..told.len()).filter(|at| is_cut(&told[*at].recorded)).collect();
+        let requests: Vec<Request> = cut.iter().map(|at| self.retry(told[*at].request.clone())).collect();
+        for ((at, request), recorded) in cut.into_iter().zip(&requests).zip(self.answers(&requests)?) {
+            used.add(&recorded);
+            // a server that refuses the larger cap leaves what was cut at the smaller one
+            if !matches!(recorded, Recorded::RowError { .. }) {
+                told[at] = Told { request: request.clone(), recorded };
+            }
+        }
+        Ok(told)
+    }
+
+    fn answers(&self, requests: &[Request]) -> Result<Vec<Recorded>, StageError> {
+        let parts: Result<Vec<Vec<Recorded>>, ModelError> =
+            requests.par_chunks(READ_TOGETHER).map(|part| self.model.answers(part)).collect();
+        Ok(parts.map_err(|error| calls::model_error(&error))?.into_iter().flatten().collect())
+    }
+
+    /// What the teacher sees for a row.
+    fn messages(&self, columns: &Rows<'_>, row: usize) -> Result<Vec<Message>, StageError> {
         let mut messages = self.preamble.clone();
         let own = columns.messages.at(row).into_iter().map(|message| Message {
             role: message.role.to_owned(),
@@ -82,8 +138,14 @@ impl<'a> Asking<'a> {
                 None => messages.push(Message::new("user", text)),
             }
         }
+        Ok(messages)
+    }
+
+    /// The request for one sample of the row with this id.
+    fn request(&self, id: &str, messages: Vec<Message>, sample: u32) -> Request {
+        let stage = self.sample;
         let seed = Seed::for_row(self.seed, Sample::KIND, &stage.salt, id, u64::from(sample));
-        Ok(Request {
+        Request {
             messages,
             sampling: Sampling {
                 temperature: stage.temperature,
@@ -93,13 +155,13 @@ impl<'a> Asking<'a> {
                 max_tokens: stage.max_tokens,
                 stop: stage.stop.clone(),
                 seed: Some(seed.small()),
-                logprobs: stage.logprobs,
+                logprobs: stage.logprobs.are_asked_for(),
             },
             sample,
             salt: (!stage.salt.is_empty()).then(|| stage.salt.clone()),
             schema: None,
             attempt: 0,
-        })
+        }
     }
 
     /// A multiple-choice question without its options cannot be answered, and the mistake shows nowhere else.

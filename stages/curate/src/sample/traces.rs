@@ -14,7 +14,7 @@ use schemas::column::LIST_ITEM;
 use schemas::{Type, ids, queries, traces as trace};
 use serde_json::json;
 
-use super::Sample;
+use super::{Sample, Truncated};
 use super::request::Asking;
 
 /// Raw bytes after which a chunk is written.
@@ -39,6 +39,11 @@ pub(super) struct Chunk<'a> {
 impl<'a> Chunk<'a> {
     pub(super) fn new(batch: &'a RecordBatch) -> Self {
         Self { batch, traces: Vec::new(), bytes: 0 }
+    }
+
+    /// The queries.
+    pub(super) fn batch(&self) -> &'a RecordBatch {
+        self.batch
     }
 
     pub(super) fn push(&mut self, row: usize, asking: &Asking<'_>, request: Request, answer: Answer) {
@@ -79,11 +84,15 @@ fn integers(values: impl Iterator<Item = Option<u64>>) -> ArrayRef {
 }
 
 fn columns(traces: &[Trace], sample: &Sample, ids: &StringViewArray) -> Vec<(&'static str, ArrayRef)> {
-    let sampling = canonical::to_string(&json!({
+    let mut sampling = json!({
         "temperature": sample.temperature, "top_p": sample.top_p, "top_k": sample.top_k, "min_p": sample.min_p,
         "max_tokens": sample.max_tokens, "stop": sample.stop, "system": sample.system, "shots": sample.shots,
         "template": sample.template, "template_file": sample.template_file,
-    }));
+    });
+    if sample.truncated == Truncated::Retry {
+        sampling["retry_max_tokens"] = sample.retry_cap().into();
+    }
+    let sampling = canonical::to_string(&sampling);
     let trace_ids: Vec<String> = traces
         .iter()
         .enumerate()
@@ -109,7 +118,10 @@ fn columns(traces: &[Trace], sample: &Sample, ids: &StringViewArray) -> Vec<(&'s
         (trace::TOP_P, every(sample.top_p)),
         (trace::TOP_K, count(sample.top_k)),
         (trace::MIN_P, every(sample.min_p)),
-        (trace::MAX_TOKENS, count(sample.max_tokens)),
+        (
+            trace::MAX_TOKENS,
+            integers(traces.iter().map(|trace| Some(u64::from(trace.request.sampling.max_tokens)))),
+        ),
         (trace::SEED, integers(traces.iter().map(|trace| trace.request.sampling.seed))),
         (trace::TOKEN_IDS, token_ids(answers())),
         (trace::TOKEN_LOGPROBS, log_probs(answers())),

@@ -272,6 +272,9 @@ impl Stage for Verify {
             let fates = judged.first.iter().map(|outcome| self.fate(outcome)).collect();
             write_judged(task, &batch, fates)?;
         }
+        if let Some(panel) = &tools.panel {
+            panel.used().count(task);
+        }
         tools.ensure_tests_were_there()?;
         faults.tell(task, read);
         if let (Some(second), 0, 1..) = (&self.second, compared, read) {

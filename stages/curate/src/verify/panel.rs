@@ -4,7 +4,7 @@
 //! when that word can be read: an unreadable answer never becomes a verdict. Several votes are counted; a tie, or no
 //! readable vote, leaves the row undecided.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use minijinja::context;
 use pipeline_core::{External, ParamError, StageError};
@@ -13,7 +13,7 @@ use stage_verify::{Judgement, Verdict};
 
 use super::Verify;
 use super::row::Row;
-use crate::calls;
+use crate::calls::{self, Used};
 use crate::template::Template;
 
 /// Raised when the same answers of a judge would give other verdicts.
@@ -50,6 +50,7 @@ pub struct Panel {
     temperature: f64,
     max_tokens: u32,
     verifier: String,
+    used: Mutex<Used>,
 }
 
 /// What came of a row's votes.
@@ -80,12 +81,18 @@ impl Panel {
             votes: stage.judge_votes,
             temperature: stage.judge_temperature,
             max_tokens: stage.judge_max_tokens,
+            used: Mutex::default(),
         }))
     }
 
     /// Name that is stored beside a verdict of the judge.
     pub fn verifier(&self) -> &str {
         &self.verifier
+    }
+
+    /// What the calls used whose answers were read so far.
+    pub fn used(&self) -> Used {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The calls that a row needs. `answer` is what is judged.
@@ -120,7 +127,9 @@ impl Panel {
     pub fn verdict(&self, requests: &[Request]) -> Result<Vote, StageError> {
         let (mut equal, mut different, mut unsure) = (0, 0, 0);
         for request in requests {
-            match self.model.answer(request).map_err(|error| calls::model_error(&error))? {
+            let recorded = self.model.answer(request).map_err(|error| calls::model_error(&error))?;
+            self.used.lock().unwrap_or_else(PoisonError::into_inner).add(&recorded);
+            match recorded {
                 Recorded::Answer(answer) if answer.finish_reason.as_deref() == Some("length") => {}
                 Recorded::Answer(answer) => match said(&answer.answer_text) {
                     Some(Said::Correct) => equal += 1,
