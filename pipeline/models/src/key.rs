@@ -29,20 +29,55 @@ pub struct CallKey(pub [u8; 32]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordingKey(pub [u8; 32]);
 
+/// Keys of requests to one model that come one after the other: the samples of one query share their messages, which
+/// stand at the beginning of the JSON and so are hashed once.
+#[derive(Default)]
+pub(crate) struct KeysInRow {
+    front: Option<blake3::Hasher>,
+    text: Vec<u8>,
+}
+
+impl KeysInRow {
+    /// The key of a request; `before` is the one that was given before it.
+    pub(crate) fn of(&mut self, model: &ModelId, request: &Request, before: Option<&Request>) -> CallKey {
+        let is_like = |before: &Request| before.attempt == request.attempt && before.messages == request.messages;
+        if !before.is_some_and(is_like) {
+            self.front = None;
+        }
+        let text = &mut self.text;
+        let front = self.front.get_or_insert_with(|| {
+            text.clear();
+            let messages = request.messages.iter().map(CanonicalMessage::of).collect();
+            write_json(text, &Front { attempt: request.attempt, format: FORMAT, messages });
+            // the object goes on
+            text.pop();
+            text.push(b',');
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(text);
+            hasher
+        });
+        text.clear();
+        write_json(
+            text,
+            &Back {
+                model: &model.model,
+                revision: model.revision.as_deref(),
+                salt: request.salt.as_deref(),
+                sample: request.sample,
+                sampling: CanonicalSampling::of(&request.sampling),
+                schema: request.schema.as_deref(),
+            },
+        );
+        let mut hasher = front.clone();
+        hasher.update(text.get(1..).unwrap_or_default());
+        CallKey(*hasher.finalize().as_bytes())
+    }
+}
+
 impl CallKey {
     /// The key of a request to a model.
     pub fn of(model: &ModelId, request: &Request) -> Self {
-        Self(hash(&Canonical {
-            attempt: request.attempt,
-            format: FORMAT,
-            messages: request.messages.iter().map(CanonicalMessage::of).collect(),
-            model: &model.model,
-            revision: model.revision.as_deref(),
-            salt: request.salt.as_deref(),
-            sample: request.sample,
-            sampling: CanonicalSampling::of(&request.sampling),
-            schema: request.schema.as_deref(),
-        }))
+        KeysInRow::default().of(model, request, None)
     }
 
     /// The key of a text to be scored by a model.
@@ -60,15 +95,19 @@ impl RecordingKey {
         plain.top_k = plain.top_k.filter(|top_k| *top_k != 0);
         plain.min_p = plain.min_p.filter(|min_p| *min_p > 0.0);
         Self(hash(&Canonical {
-            attempt: request.attempt,
-            format: FORMAT,
-            messages: messages.iter().map(CanonicalMessage::of).collect(),
-            model: &model.model,
-            revision: model.revision.as_deref(),
-            salt: None,
-            sample: *sample,
-            sampling: plain,
-            schema: request.schema.as_deref(),
+            front: Front {
+                attempt: request.attempt,
+                format: FORMAT,
+                messages: messages.iter().map(CanonicalMessage::of).collect(),
+            },
+            back: Back {
+                model: &model.model,
+                revision: model.revision.as_deref(),
+                salt: None,
+                sample: *sample,
+                sampling: plain,
+                schema: request.schema.as_deref(),
+            },
         }))
     }
 
@@ -110,10 +149,23 @@ impl FromStr for CallKey {
 // Fields stand in alphabetical order: serde writes them as they are declared.
 #[derive(Serialize)]
 struct Canonical<'a> {
+    #[serde(flatten)]
+    front: Front<'a>,
+    #[serde(flatten)]
+    back: Back<'a>,
+}
+
+/// What the samples of one query have in common, as far as it stands at the beginning.
+#[derive(Serialize)]
+struct Front<'a> {
     #[serde(skip_serializing_if = "is_zero")]
     attempt: u32,
     format: u32,
     messages: Vec<CanonicalMessage<'a>>,
+}
+
+#[derive(Serialize)]
+struct Back<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<&'a str>,
@@ -209,10 +261,14 @@ fn without_negative_zero(number: f64) -> f64 {
 
 fn hash(canonical: &impl Serialize) -> [u8; 32] {
     let mut text = Vec::with_capacity(1024);
+    write_json(&mut text, canonical);
+    *blake3::hash(&text).as_bytes()
+}
+
+fn write_json(text: &mut Vec<u8>, canonical: &impl Serialize) {
     // Writing to memory cannot fail, and no value here is a map with keys that are not text; a
     // failure would leave a prefix, which still is a function of the request.
-    let _ = serde_json::to_writer(&mut text, canonical);
-    *blake3::hash(&text).as_bytes()
+    let _ = serde_json::to_writer(text, canonical);
 }
 
 #[cfg(test)]
@@ -271,6 +327,22 @@ mod tests {
             r#""min_p":0.0,"seed":17,"stop":["\n\n"],"temperature":0.8,"top_k":0,"top_p":1.0}}"#
         );
         assert_eq!(CallKey::of(&model(), &request()).0, *blake3::hash(json.as_bytes()).as_bytes());
+    }
+
+    #[test]
+    fn keys_in_a_row_are_the_keys_of_each_request() {
+        let mut requests = Vec::new();
+        for (text, attempt) in [("a", 0), ("a", 1), ("b", 1), ("b", 0), ("", 0)] {
+            for sample in 0..3 {
+                let messages = vec![Message::new("user", text), Message::new("user", "\"\n…")];
+                requests.push(Request { messages, attempt, sample, ..request() });
+            }
+        }
+        let (mut keys, mut before) = (KeysInRow::default(), None);
+        for request in &requests {
+            assert_eq!(keys.of(&model(), request, before), CallKey::of(&model(), request));
+            before = Some(request);
+        }
     }
 
     #[test]

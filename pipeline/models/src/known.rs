@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::answer::{Answer, parse_answer};
 use crate::error::ModelError;
-use crate::key::CallKey;
+use crate::key::{CallKey, KeysInRow};
 use crate::model::{Ensured, Progress, Recorded};
 use crate::recordings::Recordings;
 use crate::request::{Asked, ModelId, Request, ScoreRequest};
@@ -39,6 +39,11 @@ pub(crate) trait Question: Clone {
 
     fn key(&self, model: &ModelId) -> CallKey;
 
+    /// The same key, for requests that come one after the other.
+    fn key_in_row(&self, model: &ModelId, _keys: &mut KeysInRow, _before: Option<&Self>) -> CallKey {
+        self.key(model)
+    }
+
     fn is_recorded(&self, recordings: &Recordings) -> bool;
 
     fn recording(&self, recordings: &Recordings) -> Result<Recorded<Self::Answer>, ModelError>;
@@ -65,6 +70,7 @@ impl Known {
         progress: &dyn Progress,
         cancel: &AtomicBool,
     ) -> Result<Option<(CallKey, Q)>, ModelError> {
+        let (mut keys, mut before) = (KeysInRow::default(), None);
         loop {
             if cancel.load(Ordering::Relaxed) {
                 return Err(ModelError::Cancelled);
@@ -72,7 +78,7 @@ impl Known {
             let Some(request) = requests.next() else {
                 return Ok(None);
             };
-            let key = request.key(&self.id);
+            let key = request.key_in_row(&self.id, &mut keys, before.as_ref());
             let Some(source) = self.find(&key, &request)? else {
                 return Ok(Some((key, request)));
             };
@@ -80,6 +86,7 @@ impl Known {
             if counts.seen().is_multiple_of(UPDATE_EVERY) {
                 progress.update(counts);
             }
+            before = Some(request);
         }
     }
 
@@ -93,7 +100,11 @@ impl Known {
 
     /// What is known about many requests, in their order.
     pub(crate) fn answers<Q: Question>(&self, requests: &[Q]) -> Result<Vec<Recorded<Q::Answer>>, ModelError> {
-        let keys: Vec<CallKey> = requests.iter().map(|request| request.key(&self.id)).collect();
+        let (mut in_row, mut before) = (KeysInRow::default(), None);
+        let keys: Vec<CallKey> = requests
+            .iter()
+            .map(|request| request.key_in_row(&self.id, &mut in_row, before.replace(request)))
+            .collect();
         let replies = self.calls.replies(&keys)?.into_iter();
         let read = |(reply, request): (Option<Reply>, &Q)| match reply {
             Some(reply) => Ok(Q::read(reply)),
@@ -129,6 +140,10 @@ impl Question for Request {
 
     fn key(&self, model: &ModelId) -> CallKey {
         CallKey::of(model, self)
+    }
+
+    fn key_in_row(&self, model: &ModelId, keys: &mut KeysInRow, before: Option<&Self>) -> CallKey {
+        keys.of(model, self, before)
     }
 
     fn is_recorded(&self, recordings: &Recordings) -> bool {

@@ -21,7 +21,7 @@ pub struct Split {
 
 /// Splits `text`; `separate` is the server's own reasoning field, if it has one and filled it.
 pub fn split_reasoning(text: &str, separate: Option<&str>) -> Split {
-    let inline = TAGS.iter().find_map(|tags| split_tags(text, *tags));
+    let inline = if may_hold_tags(text) { TAGS.iter().find_map(|tags| split_tags(text, *tags)) } else { None };
     let Some(separate) = separate.filter(|reasoning| !trim(reasoning).is_empty()) else {
         return inline.unwrap_or_else(|| Split { reasoning: None, answer: text.to_owned() });
     };
@@ -31,6 +31,12 @@ pub fn split_reasoning(text: &str, separate: Option<&str>) -> Split {
         _ => trim_start(text).to_owned(),
     };
     Split { reasoning: Some(trim(separate).to_owned()), answer }
+}
+
+/// Whether a search for tags is worth its time: most answers hold neither of the letters that a tag begins with.
+fn may_hold_tags(text: &str) -> bool {
+    // a loop without an early end, which the compiler makes one of many letters a step
+    text.bytes().fold(false, |found, letter| found | (letter == b'<') | (letter == b'['))
 }
 
 fn split_tags(text: &str, (open, close): (&str, &str)) -> Option<Split> {
