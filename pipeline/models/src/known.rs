@@ -101,10 +101,8 @@ impl Known {
     /// What is known about many requests, in their order.
     pub(crate) fn answers<Q: Question>(&self, requests: &[Q]) -> Result<Vec<Recorded<Q::Answer>>, ModelError> {
         let (mut in_row, mut before) = (KeysInRow::default(), None);
-        let keys: Vec<CallKey> = requests
-            .iter()
-            .map(|request| request.key_in_row(&self.id, &mut in_row, before.replace(request)))
-            .collect();
+        let keys: Vec<CallKey> =
+            requests.iter().map(|request| request.key_in_row(&self.id, &mut in_row, before.replace(request))).collect();
         let replies = self.calls.replies(&keys)?.into_iter();
         let read = |(reply, request): (Option<Reply>, &Q)| match reply {
             Some(reply) => Ok(Q::read(reply)),

@@ -6,9 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pipeline_models::{
-    CallKey, CallStore, Damage, Message, ModelId, Prune, Reply, Request, Sampling, StoredCall,
-};
+use pipeline_models::{CallKey, CallStore, Damage, Message, ModelId, Prune, Reply, Request, Sampling, StoredCall};
 use proptest::prelude::*;
 
 fn model() -> ModelId {
@@ -250,7 +248,9 @@ fn models_are_found_by_what_a_list_prints() {
     ] {
         assert_eq!(store.model_named(given).unwrap(), meant);
     }
-    for (given, part) in [("aabbcc", "several models begin so"), ("aabbcc00@bf16", "holds no calls"), ("x", "org/teacher@v2")] {
+    for (given, part) in
+        [("aabbcc", "several models begin so"), ("aabbcc00@bf16", "holds no calls"), ("x", "org/teacher@v2")]
+    {
         let message = store.model_named(given).unwrap_err().to_string();
         assert!(message.contains(part), "{message}");
     }

@@ -92,7 +92,8 @@ fn report(what: &str, count: usize, wall: f64, cpu: f64) {
 }
 
 fn replay(folder: &Path, store: Arc<CallStore>) -> Outcome<Arc<dyn Model>> {
-    let config: ModelConfig = serde_json::from_value(json!({"engine": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "teacher"}))?;
+    let config: ModelConfig =
+        serde_json::from_value(json!({"engine": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "teacher"}))?;
     let options = OpenOptions {
         offline: true,
         budget: Arc::new(Budget::new(BudgetConfig::default())),
@@ -179,7 +180,8 @@ fn input(folder: &Path, entry: &StageEntry) -> Outcome<(PortInput, Ports)> {
     let rows = TableFile::open(&path)?.rows();
     let digest = pipeline_core::Digest::of_file(&path)?;
     let table = TableType::of(&queries::TABLE, [queries::QUERY_ID, queries::PROMPT, queries::MESSAGES, queries::LABEL]);
-    let given = PortInput { schema: table.schema.clone(), files: vec![InputFile { path, rows, digest, partitions: vec![] }] };
+    let given =
+        PortInput { schema: table.schema.clone(), files: vec![InputFile { path, rows, digest, partitions: vec![] }] };
     let port: &Port = entry.ports.first().ok_or("no port")?;
     let mut ports = Ports::default();
     ports.0.insert(port.name.to_owned(), vec![table]);
@@ -205,7 +207,10 @@ fn query(number: usize) -> Value {
     let prompt = format!(
         "A {} sells {first} {} a day for {second} days and then {third} times as many for a week. How many {} are sold \
          in all, and how many are left of {}?",
-        draw.word(), draw.word(), draw.word(), first * second * third + 7 * first,
+        draw.word(),
+        draw.word(),
+        draw.word(),
+        first * second * third + 7 * first,
     );
     json!({
         "query_id": format!("{number:024x}"), "prompt": prompt, "label": (first * second).to_string(),
@@ -288,10 +293,54 @@ impl Draw {
 
     fn word(&mut self) -> &'static str {
         const WORDS: [&str; 48] = [
-            "shop", "baker", "apples", "total", "number", "of", "we", "have", "each", "day", "first", "second", "then",
-            "therefore", "since", "value", "equation", "both", "sides", "divide", "multiply", "by", "remaining", "sold",
-            "week", "price", "cost", "and", "which", "is", "equal", "to", "sum", "because", "compute", "check", "again",
-            "boxes", "train", "speed", "distance", "hours", "minutes", "half", "twice", "square", "root", "angle",
+            "shop",
+            "baker",
+            "apples",
+            "total",
+            "number",
+            "of",
+            "we",
+            "have",
+            "each",
+            "day",
+            "first",
+            "second",
+            "then",
+            "therefore",
+            "since",
+            "value",
+            "equation",
+            "both",
+            "sides",
+            "divide",
+            "multiply",
+            "by",
+            "remaining",
+            "sold",
+            "week",
+            "price",
+            "cost",
+            "and",
+            "which",
+            "is",
+            "equal",
+            "to",
+            "sum",
+            "because",
+            "compute",
+            "check",
+            "again",
+            "boxes",
+            "train",
+            "speed",
+            "distance",
+            "hours",
+            "minutes",
+            "half",
+            "twice",
+            "square",
+            "root",
+            "angle",
         ];
         WORDS[self.next(WORDS.len())]
     }

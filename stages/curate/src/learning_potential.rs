@@ -103,12 +103,7 @@ fn requests(batch: &RecordBatch) -> Result<Vec<ScoreRequest>, StageError> {
 }
 
 /// Writes the rows of a batch with their scores; returns the number of rows that lack one for a passing reason.
-fn collect(
-    task: &mut Task<'_>,
-    model: &dyn Model,
-    batch: &RecordBatch,
-    used: &mut Used,
-) -> Result<u64, StageError> {
+fn collect(task: &mut Task<'_>, model: &dyn Model, batch: &RecordBatch, used: &mut Used) -> Result<u64, StageError> {
     let rows = Rows::new(batch)?;
     let (mut kept, mut potentials) = (Vec::new(), Vec::new());
     let (mut fallen, mut rejections) = (Vec::new(), Vec::new());

@@ -76,7 +76,9 @@ pub fn calls(arguments: &Calls) -> Result<Exit, Failure> {
     }
     if shape.is_scattered() {
         let files = grouped(shape.closed);
-        output::note(format!("the calls lie in {files} files; `--compact` joins them, which makes opening them quicker"));
+        output::note(format!(
+            "the calls lie in {files} files; `--compact` joins them, which makes opening them quicker"
+        ));
     }
     Ok(Exit::Done)
 }
@@ -88,7 +90,8 @@ fn compact(arguments: &Calls, store: &CallStore) -> Result<Exit, Failure> {
         (&compacted.later, "holds records that a later version of this program wrote"),
     ];
     if arguments.json {
-        let names = |paths: &[std::path::PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let names =
+            |paths: &[std::path::PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         output::json(&json!({
             "files": compacted.files, "files_left": compacted.files_left, "calls": compacted.calls,
             "doubles": compacted.doubles, "damaged": compacted.damaged, "bytes": compacted.bytes,

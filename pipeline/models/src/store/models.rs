@@ -42,11 +42,13 @@ impl CallStore {
     /// When no model or more than one is meant; the message lists those that are here.
     pub fn model_named(&self, given: &str) -> Result<String, ModelError> {
         let models = self.models()?;
-        let name_of = |model: &str| model.rsplit_once('@').map_or_else(|| model.to_owned(), |(name, _)| name.to_owned());
+        let name_of =
+            |model: &str| model.rsplit_once('@').map_or_else(|| model.to_owned(), |(name, _)| name.to_owned());
         if models.iter().any(|model| model == given || name_of(model) == given) {
             return Ok(given.to_owned());
         }
-        let (start, revision) = given.split_once('@').map_or((given, None), |(start, revision)| (start, Some(revision)));
+        let (start, revision) =
+            given.split_once('@').map_or((given, None), |(start, revision)| (start, Some(revision)));
         let start = start.strip_prefix(DIGEST).unwrap_or(start).trim_end_matches(['…', '.']);
         let is_meant = |model: &&String| {
             let Some(rest) = model.strip_prefix(DIGEST) else { return false };

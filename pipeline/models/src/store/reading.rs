@@ -145,8 +145,8 @@ impl CallStore {
     fn forget(&self, key: &CallKey, place: Place, path: &Arc<Path>) {
         let mut index = write(&self.index);
         let Some(known) = index.calls.get(key) else { return };
-        let is_it = known.offset == place.offset
-            && index.files.get(known.file as usize).is_some_and(|file| file.path == *path);
+        let is_it =
+            known.offset == place.offset && index.files.get(known.file as usize).is_some_and(|file| file.path == *path);
         if is_it {
             index.remove(key);
             index.unreadable += u64::from(path.exists());
@@ -157,7 +157,9 @@ impl CallStore {
     fn handle(&self, path: &Arc<Path>) -> io::Result<Arc<File>> {
         let mut handles = lock(&self.handles);
         if let Some(at) = handles.iter().position(|(other, _)| Arc::ptr_eq(other, path) || other == path) {
-            if at > 0 && let Some(entry) = handles.remove(at) {
+            if at > 0
+                && let Some(entry) = handles.remove(at)
+            {
                 handles.push_front(entry);
             }
         } else {

@@ -91,7 +91,10 @@ impl CallStore {
     /// # Errors
     /// A folder that cannot be read.
     pub fn shape(&self) -> Result<Shape, ModelError> {
-        let mut shape = Shape { models: list(&self.folder)?.iter().filter(|path| path.is_dir()).count() as u64, ..Shape::default() };
+        let mut shape = Shape {
+            models: list(&self.folder)?.iter().filter(|path| path.is_dir()).count() as u64,
+            ..Shape::default()
+        };
         for path in self.call_files()? {
             if writer::is_in_use(&path) {
                 shape.in_use += 1;

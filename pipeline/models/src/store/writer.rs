@@ -48,13 +48,24 @@ impl Writer {
                 .and_then(|_| OpenOptions::new().create_new(true).append(true).open(&path));
             match begun {
                 // somebody else's name, or a folder that another process found empty and removed
-                Err(error) if tries < 100 && matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
+                Err(error)
+                    if tries < 100
+                        && matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
                 Err(error) => return Err(error),
                 Ok(file) => {
                     // A file system without locks leaves it at the marker.
                     let _ = file.try_lock();
                     let now = Instant::now();
-                    return Ok(Self { path, number: None, file, length: 0, unsynced: 0, synced: now, used: now, usable: true });
+                    return Ok(Self {
+                        path,
+                        number: None,
+                        file,
+                        length: 0,
+                        unsynced: 0,
+                        synced: now,
+                        used: now,
+                        usable: true,
+                    });
                 }
             }
         }

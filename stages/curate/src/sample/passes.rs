@@ -25,7 +25,12 @@ type Requests<'a> = fn(&Asking<'a>, &RecordBatch) -> Result<Vec<Request>, StageE
 
 impl Sample {
     /// First pass, over all models at the same time. When one gives up, the others end with what is under way.
-    pub(super) fn ask<'a>(&self, task: &Task<'_>, all: &[Asking<'a>], requests: Requests<'a>) -> Result<(), StageError> {
+    pub(super) fn ask<'a>(
+        &self,
+        task: &Task<'_>,
+        all: &[Asking<'a>],
+        requests: Requests<'a>,
+    ) -> Result<(), StageError> {
         let stop = AtomicBool::new(false);
         let passes: Vec<FirstPass<'_>> = all.iter().map(|_| FirstPass::new(task)).collect::<Result<_, _>>()?;
         let run = |asking: &Asking<'a>, pass: FirstPass<'_>| {
@@ -117,9 +122,9 @@ impl Sample {
                 told.push((asking, asking.told(&piece, used)?.into_iter()));
             }
             for row in first..first + rows {
-                let of_row = told.iter_mut().flat_map(|(asking, told)| {
-                    told.by_ref().take(self.n as usize).map(|told| (&**asking, told))
-                });
+                let of_row = told
+                    .iter_mut()
+                    .flat_map(|(asking, told)| told.by_ref().take(self.n as usize).map(|told| (&**asking, told)));
                 let row_of = self.row(task, of_row)?;
                 missing += u64::from(self.collect_row(task, &mut chunk, row, row_of)?);
             }

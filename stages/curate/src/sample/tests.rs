@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use pipeline_core::testing::{Cut, Outcome, Trial};
 use pipeline_core::{Services, StageEntry, StageError};
-use pipeline_models::{
-    Answer, CallKey, Ensured, Model, ModelError, ModelId, ModelSet, Progress, Recorded, Request,
-};
+use pipeline_models::{Answer, CallKey, Ensured, Model, ModelError, ModelId, ModelSet, Progress, Recorded, Request};
 use schemas::queries;
 use serde_json::{Value, json};
 
@@ -95,10 +93,7 @@ fn run(models: &[Arc<dyn Model>], params: Value, rows: usize) -> Result<Outcome,
     });
     let mut given = json!({"model": models.iter().map(|model| model.id().to_string()).collect::<Vec<_>>()});
     given.as_object_mut().unwrap().extend(params.as_object().unwrap().clone());
-    Trial::new(&entry, given)
-        .rows("rows", &queries::TABLE, rows.collect())
-        .services(services)
-        .run(&Cut::WHOLE)
+    Trial::new(&entry, given).rows("rows", &queries::TABLE, rows.collect()).services(services).run(&Cut::WHOLE)
 }
 
 fn cut_below_100(request: &Request) -> Recorded {
@@ -112,11 +107,8 @@ fn a_cut_answer_is_asked_for_once_more_with_the_larger_cap() {
     let models: [Arc<dyn Model>; 1] = [model.clone()];
     let params = json!({"n": 2, "max_tokens": 60, "truncated": "retry"});
     let outcome = run(&models, params.clone(), 3).unwrap();
-    let asked: Vec<(u32, u32, u32)> = model
-        .asked()
-        .iter()
-        .map(|request| (request.sample, request.attempt, request.sampling.max_tokens))
-        .collect();
+    let asked: Vec<(u32, u32, u32)> =
+        model.asked().iter().map(|request| (request.sample, request.attempt, request.sampling.max_tokens)).collect();
     assert_eq!(asked[..6], [(0, 0, 60), (1, 0, 60), (0, 0, 60), (1, 0, 60), (0, 0, 60), (1, 0, 60)]);
     assert_eq!(asked[6..], [(0, 1, 120), (1, 1, 120), (0, 1, 120), (1, 1, 120), (0, 1, 120), (1, 1, 120)]);
     let seeds = |attempt: u32| -> Vec<Option<u64>> {
@@ -186,7 +178,8 @@ fn a_server_that_gives_no_log_probabilities_is_found_out_with_one_call() {
     let outcome = run(&models, json!({"n": 4, "logprobs": "if_given"}), 5).unwrap();
     assert_eq!(outcome.column("token_logprobs"), vec![Value::Null; 20]);
     let giving = Scripted::new("m", |_| {
-        let given = Answer { token_ids: Some(vec![7, 2]), token_logprobs: Some(vec![-0.5, -0.25]), ..answer("7", "stop") };
+        let given =
+            Answer { token_ids: Some(vec![7, 2]), token_logprobs: Some(vec![-0.5, -0.25]), ..answer("7", "stop") };
         Recorded::Answer(given)
     });
     let outcome = run(&[giving], json!({"logprobs": true}), 2).unwrap();

@@ -14,8 +14,8 @@ use schemas::column::LIST_ITEM;
 use schemas::{Type, ids, queries, traces as trace};
 use serde_json::json;
 
-use super::{Sample, Truncated};
 use super::request::Asking;
+use super::{Sample, Truncated};
 
 /// Raw bytes after which a chunk is written.
 const CHUNK_BYTES: usize = 16 << 20;
@@ -118,10 +118,7 @@ fn columns(traces: &[Trace], sample: &Sample, ids: &StringViewArray) -> Vec<(&'s
         (trace::TOP_P, every(sample.top_p)),
         (trace::TOP_K, count(sample.top_k)),
         (trace::MIN_P, every(sample.min_p)),
-        (
-            trace::MAX_TOKENS,
-            integers(traces.iter().map(|trace| Some(u64::from(trace.request.sampling.max_tokens)))),
-        ),
+        (trace::MAX_TOKENS, integers(traces.iter().map(|trace| Some(u64::from(trace.request.sampling.max_tokens))))),
         (trace::SEED, integers(traces.iter().map(|trace| trace.request.sampling.seed))),
         (trace::TOKEN_IDS, token_ids(answers())),
         (trace::TOKEN_LOGPROBS, log_probs(answers())),
