@@ -14,15 +14,14 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pipeline_core::event::NoEvents;
 use pipeline_core::table_io::{TableFile, TableWriter};
 use pipeline_core::task::{InputFile, PortInput, Shared, Slice, TaskSetup};
-use pipeline_core::{Env, Ports, Services, StageEntry, Task, json_rows};
-use pipeline_core::{Port, TableType};
+use pipeline_core::{AnyStage, Env, Output, Port, Ports, Services, StageEntry, Step, TableType, Task, json_rows};
 use pipeline_models::{
     Budget, BudgetConfig, CallKey, CallStore, Ensured, Model, ModelConfig, ModelError, ModelId, ModelSet, OpenOptions,
     Progress, Recorded, Reply, Request, StoredCall, Timing, open,
@@ -108,56 +107,29 @@ fn replay(folder: &Path, store: Arc<CallStore>) -> Outcome<Arc<dyn Model>> {
 fn run(folder: &Path, name: &str, jobs: usize, models: ModelSet) -> Outcome<usize> {
     let entry = stage_curate::STAGES.iter().find(|entry| entry.kind == "sample").ok_or("no kind `sample`")?;
     let stage = (entry.parse)(&json!({"model": "teacher", "n": SAMPLES, "max_tokens": 1024, "system": SYSTEM}))?;
+    let mut env = Env::new(folder);
     let mut services = Services::default();
     services.insert(Arc::new(models));
-    let mut env = Env::new(folder);
     env.services = services;
     let (input, ports) = input(folder, entry)?;
-    let outputs = stage.outputs(&ports)?;
-    let steps = stage.steps(&ports);
-    let step = steps.last().ok_or("no step")?;
     let rows = input.rows();
-    let inputs: BTreeMap<String, Vec<PortInput>> = [("rows".to_owned(), vec![input])].into();
-    let (earlier, shared, cancel) = (BTreeMap::new(), Shared::default(), AtomicBool::new(false));
-    let tasks = usize::try_from(rows.div_ceil(SLICE))?;
-    let (next, written) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let failure = std::sync::Mutex::new(None);
+    let plan = Plan {
+        stage: stage.as_ref(),
+        step: stage.steps(&ports).pop().ok_or("no step")?,
+        inputs: [("rows".to_owned(), vec![input])].into(),
+        outputs: stage.outputs(&ports)?,
+        env,
+        out: folder.join(name),
+    };
+    let (next, written) = (AtomicU64::new(0), AtomicUsize::new(0));
+    let failure = Mutex::new(None);
     let work = || -> Outcome<()> {
         loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= tasks {
+            let first = next.fetch_add(SLICE, Ordering::Relaxed);
+            if first >= rows {
                 return Ok(());
             }
-            let first = number as u64 * SLICE;
-            let slices = [Slice { input: 0, file: 0, first, rows: SLICE.min(rows - first), ordinal: first }];
-            let id = format!("{number:05}");
-            let out: PathBuf = folder.join(format!("{name}-{id}"));
-            fs::create_dir_all(&out)?;
-            let mut task = Task::begin(TaskSetup {
-                stage: "sample",
-                id: &id,
-                step,
-                seed: 17,
-                slices: &slices,
-                source: None,
-                partition: None,
-                partitions: 1,
-                rows_port: Some("rows"),
-                inputs: &inputs,
-                earlier: &earlier,
-                outputs: &outputs,
-                env: &env,
-                shared: &shared,
-                events: &NoEvents,
-                cancel: &cancel,
-                folder: &out,
-                // the first run only fills the store
-                max_errors: 1.0,
-            })?;
-            stage.run(step, &mut task)?;
-            for file in task.finish()?.outputs.values() {
-                written.fetch_add(usize::try_from(file.rows)?, Ordering::Relaxed);
-            }
+            written.fetch_add(plan.task(first, SLICE.min(rows - first))?, Ordering::Relaxed);
         }
     };
     std::thread::scope(|scope| {
@@ -172,6 +144,50 @@ fn run(folder: &Path, name: &str, jobs: usize, models: ModelSet) -> Outcome<usiz
     match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error.into()),
         None => Ok(written.into_inner()),
+    }
+}
+
+/// What all tasks of a run share.
+struct Plan<'a> {
+    stage: &'a dyn AnyStage,
+    step: Step,
+    inputs: BTreeMap<String, Vec<PortInput>>,
+    outputs: Vec<Output>,
+    env: Env,
+    out: PathBuf,
+}
+
+impl Plan<'_> {
+    /// Runs the task of some rows, and gives the number of traces that it wrote.
+    fn task(&self, first: u64, rows: u64) -> Outcome<usize> {
+        let slices = [Slice { input: 0, file: 0, first, rows, ordinal: first }];
+        let id = format!("{first:08}");
+        let folder = self.out.join(&id);
+        fs::create_dir_all(&folder)?;
+        let mut task = Task::begin(TaskSetup {
+            stage: "sample",
+            id: &id,
+            step: &self.step,
+            seed: 17,
+            slices: &slices,
+            source: None,
+            partition: None,
+            partitions: 1,
+            rows_port: Some("rows"),
+            inputs: &self.inputs,
+            earlier: &BTreeMap::new(),
+            outputs: &self.outputs,
+            env: &self.env,
+            shared: &Shared::default(),
+            events: &NoEvents,
+            cancel: &AtomicBool::new(false),
+            folder: &folder,
+            // the first run only fills the store
+            max_errors: 1.0,
+        })?;
+        self.stage.run(&self.step, &mut task)?;
+        let traces: u64 = task.finish()?.outputs.values().map(|file| file.rows).sum();
+        Ok(usize::try_from(traces)?)
     }
 }
 
