@@ -335,7 +335,7 @@ mod tests {
         for (text, attempt) in [("a", 0), ("a", 1), ("b", 1), ("b", 0), ("", 0)] {
             for sample in 0..3 {
                 let messages = vec![Message::new("user", text), Message::new("user", "\"\n…")];
-                requests.push(Request { messages, attempt, sample, ..request() });
+                requests.push(Request { messages, sample, attempt, ..request() });
             }
         }
         let (mut keys, mut before) = (KeysInRow::default(), None);

@@ -79,12 +79,11 @@ fn first_model(path: &Path) -> io::Result<Option<String>> {
     let mut model = None;
     let walked = walk(&file, 0, size, |key, place, record| {
         let read;
-        let record = match record {
-            Some(record) => Some(record),
-            None => {
-                read = record::read_record(&file, &key, place)?;
-                read.as_deref()
-            }
+        let record = if record.is_some() {
+            record
+        } else {
+            read = record::read_record(&file, &key, place)?;
+            read.as_deref()
         };
         let payload = record.and_then(|record| record.get(HEADER..)).unwrap_or_default();
         model = record::outline(payload, |call| {

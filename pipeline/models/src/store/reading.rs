@@ -18,6 +18,9 @@ const RUN: u64 = 1 << 20;
 /// Bytes between two wanted records that are read with them.
 const GAP: u64 = 1 << 14;
 
+/// The bytes of a record, and where they stand.
+type Found = (Vec<u8>, Place, Arc<Path>);
+
 impl CallStore {
     /// Reads a call. A record that turns out damaged is dropped from the index and counted.
     ///
@@ -99,7 +102,7 @@ impl CallStore {
 
     /// Reads and checks a record. When its file has changed (another process pruned it), the folder is looked through
     /// once more.
-    fn record(&self, key: &CallKey) -> Result<Option<(Vec<u8>, Place, Arc<Path>)>, ModelError> {
+    fn record(&self, key: &CallKey) -> Result<Option<Found>, ModelError> {
         let mut refreshed = false;
         loop {
             let Some((place, path)) = self.place(key) else {

@@ -40,12 +40,11 @@ impl Rewriting {
     /// Adds a record; `record` holds its bytes where they were read already.
     pub(super) fn add(&mut self, source: &File, key: &CallKey, place: Place, record: Option<&[u8]>) -> io::Result<()> {
         let read;
-        let record = match record {
-            Some(record) => record,
-            None => {
-                read = read_record(source, key, place)?.ok_or_else(changed)?;
-                &read
-            }
+        let record = if let Some(record) = record {
+            record
+        } else {
+            read = read_record(source, key, place)?.ok_or_else(changed)?;
+            &read
         };
         self.out.write_all(record)?;
         self.records += 1;
