@@ -8,9 +8,11 @@
 )]
 
 mod agreement;
+mod command;
 mod conformance;
 mod data;
 mod errors;
+mod estimates;
 mod incremental;
 mod jobs;
 mod kill;

@@ -3,6 +3,7 @@
 
 mod args;
 mod commands;
+mod estimate;
 mod exit;
 mod local;
 mod models;

@@ -201,7 +201,7 @@ pub fn ensure_weights(session: &Session, selection: &Selection) -> Result<(), Fa
     for planned in session.runner(&NoEvents).plan(selection)? {
         let node = &session.project.nodes[planned.stage];
         let faulty = node.models.keys().find_map(|name| Some((name, fault_of(session.models.get(name)?)?)));
-        let Some((name, fault)) = faulty.filter(|_| action(&planned) != "reuse") else { continue };
+        let Some((name, fault)) = faulty.filter(|_| !matches!(action(&planned), "reuse" | "fail")) else { continue };
         let message = format!(
             "stage `{}` needs model `{name}`, and {fault}\nhint: {}, or say `--offline`: it runs from recorded answers without them",
             node.name,

@@ -1,69 +1,124 @@
-//! The event stream on a terminal: a bar for the stage at work, lines for what is done.
+//! The event stream on a terminal or in a log: a bar for the stage at work, lines for what is done, and what models cost.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use pipeline_core::{Event, EventSink};
+use pipeline_core::{Event, EventSink, Spent};
 use pipeline_engine::record;
 
+use crate::estimate::amount;
 use crate::output;
 
+/// Time between two lines of a log about the calls of a stage at work.
+const BETWEEN_LINES: Duration = Duration::from_secs(30);
+
 /// Plain lines, for a log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lines {
     calls: Mutex<Calls>,
 }
 
+impl Lines {
+    /// Lines with money in this currency.
+    pub fn new(currency: Option<String>) -> Self {
+        Self { calls: Mutex::new(Calls::new(currency)) }
+    }
+}
+
 /// Model calls of the stage at work.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug)]
 struct Calls {
-    asked: u64,
-    stored: u64,
-    tokens: u64,
+    spent: Spent,
+    begun: Instant,
+    told: Instant,
+    currency: Option<String>,
 }
 
 impl Calls {
+    fn new(currency: Option<String>) -> Self {
+        Self { spent: Spent::default(), begun: Instant::now(), told: Instant::now(), currency }
+    }
+
     /// Takes in an event; the line of a finished stage then also tells of its calls.
     fn follow(&mut self, event: &Event) -> Option<String> {
         match event {
-            Event::Started { .. } => *self = Self::default(),
-            Event::Calls { asked, stored, tokens, .. } => {
-                self.asked += asked;
-                self.stored += stored;
-                self.tokens += tokens;
+            Event::Started { .. } => {
+                (self.spent, self.begun, self.told) = (Spent::default(), Instant::now(), Instant::now());
             }
+            Event::Calls { spent, .. } => self.spent.add(spent),
             _ => {}
         }
         let line = record::line(event)?;
-        let is_end = matches!(event, Event::Finished { .. }) && self.asked + self.stored > 0;
-        Some(if is_end { format!("{line} ({self})") } else { line })
+        let is_end = matches!(event, Event::Finished { .. } | Event::Failed { .. }) && !self.spent.is_nothing();
+        Some(if is_end { format!("{line} ({})", self.text()) } else { line })
+    }
+
+    fn text(&self) -> String {
+        spent(&self.spent, self.currency.as_deref())
+    }
+
+    /// The figures with the rate of answers.
+    fn live(&self) -> String {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let rate = if seconds > 1.0 { self.spent.asked as f64 / seconds } else { 0.0 };
+        format!("{} · {rate:.1} answers/s", self.text())
+    }
+
+    /// A line about a stage that has been at work for a while.
+    fn in_between(&mut self, event: &Event) -> Option<String> {
+        let Event::Calls { stage, .. } = event else { return None };
+        if self.told.elapsed() < BETWEEN_LINES {
+            return None;
+        }
+        self.told = Instant::now();
+        Some(format!(" at work{:<11} {stage:<14} {}", "", self.live()))
     }
 }
 
-impl std::fmt::Display for Calls {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { asked, stored, tokens } = self;
-        write!(
-            formatter,
-            "{} answers asked for, {} at hand, {} tokens",
-            HumanCount(*asked),
-            HumanCount(*stored),
-            HumanCount(*tokens)
-        )
-    }
+/// What calls cost, in words: `12 answers asked for, 3 at hand, 1,234 tokens in (500 cached), 567 out, 0.0123 USD`.
+pub fn spent(spent: &Spent, currency: Option<&str>) -> String {
+    let Spent { asked, stored, prompt_tokens, cached_tokens, completion_tokens, money } = *spent;
+    let cached = if cached_tokens > 0 { format!(" ({} cached)", HumanCount(cached_tokens)) } else { String::new() };
+    let money = currency.map_or_else(String::new, |currency| format!(", {} {currency}", amount(money)));
+    format!(
+        "{} answers asked for, {} at hand, {} tokens in{cached}, {} out{money}",
+        HumanCount(asked),
+        HumanCount(stored),
+        HumanCount(prompt_tokens),
+        HumanCount(completion_tokens)
+    )
 }
 
 impl EventSink for Lines {
     fn emit(&self, event: &Event) {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(line) = calls.follow(event) {
+        if let Some(line) = calls.follow(event).or_else(|| calls.in_between(event)) {
             output::note(line);
         }
     }
 }
 
-/// A bar with rows, rate, time left, calls and tokens, and the same lines above it.
+/// Adds up what all stages of a run spend.
+#[derive(Debug, Default)]
+pub struct Totals(Mutex<Spent>);
+
+impl Totals {
+    /// What was spent so far.
+    pub fn spent(&self) -> Spent {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EventSink for Totals {
+    fn emit(&self, event: &Event) {
+        if let Event::Calls { spent, .. } = event {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).add(spent);
+        }
+    }
+}
+
+/// A bar with rows, rate, time left, calls, tokens and money, and the same lines above it.
 #[derive(Debug)]
 pub struct Terminal {
     state: Mutex<State>,
@@ -76,9 +131,9 @@ struct State {
 }
 
 impl Terminal {
-    /// Begins without a bar.
-    pub fn new() -> Self {
-        Self { state: Mutex::new(State { bar: ProgressBar::hidden(), calls: Calls::default() }) }
+    /// Begins without a bar; money is shown in this currency.
+    pub fn new(currency: Option<String>) -> Self {
+        Self { state: Mutex::new(State { bar: ProgressBar::hidden(), calls: Calls::new(currency) }) }
     }
 }
 
@@ -100,7 +155,7 @@ impl EventSink for Terminal {
             Event::Started { .. } | Event::Finished { .. } | Event::Failed { .. } => state.bar.finish_and_clear(),
             Event::Progress { rows, .. } => state.bar.inc(*rows),
             Event::Calls { .. } => {
-                let message = format!("· {}", state.calls);
+                let message = format!("· {}", state.calls.live());
                 state.bar.set_message(message);
             }
             _ => {}
@@ -115,5 +170,29 @@ impl EventSink for Terminal {
             bar.enable_steady_tick(Duration::from_millis(200));
             state.bar = bar;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_calls_cost_is_said_in_words() {
+        let some = Spent { asked: 1200, stored: 3, prompt_tokens: 5000, completion_tokens: 70, ..Spent::default() };
+        assert_eq!(spent(&some, None), "1,200 answers asked for, 3 at hand, 5,000 tokens in, 70 out");
+        let priced = Spent { cached_tokens: 4000, money: 0.01234, ..some };
+        let words = "1,200 answers asked for, 3 at hand, 5,000 tokens in (4,000 cached), 70 out, 0.0123 USD";
+        assert_eq!(spent(&priced, Some("USD")), words);
+    }
+
+    #[test]
+    fn totals_are_those_of_all_stages() {
+        let totals = Totals::default();
+        for stage in ["one", "two"] {
+            let spent = Spent { asked: 2, money: 0.5, ..Spent::default() };
+            totals.emit(&Event::Calls { stage: stage.to_owned(), spent });
+        }
+        assert_eq!(totals.spent(), Spent { asked: 4, money: 1.0, ..Spent::default() });
     }
 }

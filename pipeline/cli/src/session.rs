@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use pipeline_core::env::FileDigests;
+use pipeline_core::env::{FileDigests, SecretNames};
 use pipeline_core::event::NoEvents;
 use pipeline_core::{Env, EventSink};
 use pipeline_engine::dagfile::{self, DagErrors, DagFile};
 use pipeline_engine::records::Success;
 use pipeline_engine::store::Version;
 use pipeline_engine::{Project, Registry, Runner, Store};
-use pipeline_models::{Budget, ModelConfig};
+use pipeline_models::{Budget, BudgetConfig, ModelConfig};
 use stage_curate::Programs;
 use stage_verify::sandbox::Isolation;
 
@@ -35,6 +35,10 @@ pub struct Session {
     pub env: Env,
     /// Models by name.
     pub models: BTreeMap<String, ModelConfig>,
+    /// Limits of a run.
+    pub limits: BudgetConfig,
+    /// Whether only the first rows of imports are read, whose versions are linked apart.
+    pub is_try_out: bool,
     /// Whether recorded answers must do.
     pub offline: bool,
     /// Threads.
@@ -118,7 +122,8 @@ impl Session {
         let store = Store::new(&out, links);
         let jobs = options.jobs.or(run.jobs).and_then(|jobs| usize::try_from(jobs).ok());
         let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let budget = Arc::new(Budget::new(budget));
+        let limits = budget;
+        let budget = Arc::new(Budget::new(limits));
         let mut env = Env::new(&base);
         env.variables = Arc::new(variable);
         env.digests = digests;
@@ -126,8 +131,11 @@ impl Session {
         let offline = options.offline || run.offline.unwrap_or(false);
         let opening = Opening { base, calls, offline, budget, threads: jobs };
         env.services.insert(Arc::new(models::model_set(models.clone(), opening)));
+        let secrets = models.values().filter_map(|model| model.api_key_env.clone()).collect();
+        env.services.insert(Arc::new(SecretNames(secrets)));
         env.services.insert(Arc::new(programs(&out, jobs, options.unsafe_no_sandbox)));
-        Ok(Self { dag, out, project, store, env, models, offline, jobs, cancel: Arc::new(AtomicBool::new(false)) })
+        let (is_try_out, cancel) = (given.limit.is_some(), Arc::new(AtomicBool::new(false)));
+        Ok(Self { dag, out, project, store, env, models, limits, is_try_out, offline, jobs, cancel })
     }
 
     /// The driver over this project.
@@ -142,6 +150,13 @@ impl Session {
             jobs: self.jobs,
             ttl: pipeline_engine::lease::TTL,
         }
+    }
+
+    /// The currency of the models' prices, where there is one that all share.
+    pub fn currency(&self) -> Option<String> {
+        let mut currencies = self.models.values().filter_map(|model| model.price.as_ref().map(|price| &price.currency));
+        let first = currencies.next()?;
+        currencies.all(|currency| currency == first).then(|| first.clone())
     }
 
     /// Lets Ctrl-C and SIGTERM end the run cleanly; a second Ctrl-C ends it at once.
@@ -165,8 +180,15 @@ impl Session {
     /// When there is none, or a file of it is damaged.
     pub fn output_of(&self, name: &str) -> Result<(Version, Success), Failure> {
         let version = self.store.current(name);
-        let version =
-            version.ok_or_else(|| Failure::stage(format!("`{name}` has no output yet; `pipeline run` makes it")))?;
+        let version = version.ok_or_else(|| {
+            Failure::stage(if self.is_try_out {
+                format!(
+                    "`{name}` has no output in `out/try`: `--limit` looks at try-outs, which `pipeline run --limit` makes; how many rows are shown says `-n`"
+                )
+            } else {
+                format!("`{name}` has no output yet; `pipeline run` makes it")
+            })
+        })?;
         let success = version.success().map_err(|damage| {
             Failure::stage(format!("the output of `{name}` is damaged: {damage}; run again to make it anew"))
         })?;

@@ -2,7 +2,7 @@
 //! services that the program registers.
 
 use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,11 @@ impl fmt::Debug for Services {
         write!(formatter, "{} services", self.0.len())
     }
 }
+
+/// Names of environment variables that hold keys of models: registered as a service, so that no program of a stage gets
+/// one.
+#[derive(Debug, Clone, Default)]
+pub struct SecretNames(pub BTreeSet<String>);
 
 /// Looks up an environment variable.
 pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;

@@ -52,12 +52,16 @@ pub enum Event {
     Calls {
         /// Stage.
         stage: String,
-        /// Answers that came from the server.
-        asked: u64,
-        /// Answers that were already there.
-        stored: u64,
-        /// Tokens of requests and answers.
-        tokens: u64,
+        /// What they were and what they cost.
+        #[serde(flatten)]
+        spent: Spent,
+    },
+    /// What a program of the user's printed, at most its last lines.
+    Printed {
+        /// Stage.
+        stage: String,
+        /// The lines.
+        text: String,
     },
     /// A task was committed.
     TaskCommitted {
@@ -108,6 +112,53 @@ pub enum Event {
         /// Seconds it took.
         seconds: f64,
     },
+}
+
+/// Model calls and what they cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Spent {
+    /// Answers that were asked for.
+    pub asked: u64,
+    /// Answers that were already there.
+    pub stored: u64,
+    /// Tokens that models read.
+    pub prompt_tokens: u64,
+    /// Of these, tokens that were in a server's prompt cache.
+    pub cached_tokens: u64,
+    /// Tokens that models wrote.
+    pub completion_tokens: u64,
+    /// Cost by the configured prices, in their currency; 0 where there is no price.
+    pub money: f64,
+}
+
+impl Spent {
+    /// Adds what other calls cost.
+    pub fn add(&mut self, other: &Self) {
+        self.asked += other.asked;
+        self.stored += other.stored;
+        self.prompt_tokens += other.prompt_tokens;
+        self.cached_tokens += other.cached_tokens;
+        self.completion_tokens += other.completion_tokens;
+        self.money += other.money;
+    }
+
+    /// What was spent since an `earlier` moment.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            asked: self.asked.saturating_sub(earlier.asked),
+            stored: self.stored.saturating_sub(earlier.stored),
+            prompt_tokens: self.prompt_tokens.saturating_sub(earlier.prompt_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(earlier.cached_tokens),
+            completion_tokens: self.completion_tokens.saturating_sub(earlier.completion_tokens),
+            money: (self.money - earlier.money).max(0.0),
+        }
+    }
+
+    /// Whether there were calls at all.
+    pub fn is_nothing(&self) -> bool {
+        self.asked == 0 && self.stored == 0
+    }
 }
 
 /// Takes events from any thread.

@@ -25,7 +25,7 @@ pub mod testing;
 pub use digest::Digest;
 pub use env::{Env, External, Services};
 pub use error::{ParamError, StageError};
-pub use event::{Event, EventSink};
+pub use event::{Event, EventSink, Spent};
 pub use example::Example;
 pub use port::{Output, Port, Ports, TableType};
 pub use recipe::{Fingerprint, Recipe};

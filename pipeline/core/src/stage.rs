@@ -160,6 +160,15 @@ pub trait Stage: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'stat
         Ok(Vec::new())
     }
 
+    /// For kinds without ports: the rows that their files hold, for `pipeline plan`. Asked only when the stage must run.
+    ///
+    /// # Errors
+    /// When a file is missing or cannot be read.
+    fn source_rows(&self, env: &Env) -> Result<Option<u64>, StageError> {
+        let _ = env;
+        Ok(None)
+    }
+
     /// Model calls that `rows` rows of the first port need, for `pipeline plan`.
     fn estimate(&self, rows: u64) -> Option<Estimate> {
         let _ = rows;
@@ -210,6 +219,11 @@ pub trait AnyStage: Send + Sync {
     /// # Errors
     /// As there.
     fn sources(&self, env: &Env) -> Result<Vec<Source>, StageError>;
+    /// See [`Stage::source_rows`].
+    ///
+    /// # Errors
+    /// As there.
+    fn source_rows(&self, env: &Env) -> Result<Option<u64>, StageError>;
     /// See [`Stage::estimate`].
     fn estimate(&self, rows: u64) -> Option<Estimate>;
     /// See [`Stage::run`].
@@ -246,6 +260,10 @@ impl<S: Stage> AnyStage for S {
 
     fn sources(&self, env: &Env) -> Result<Vec<Source>, StageError> {
         Stage::sources(self, env)
+    }
+
+    fn source_rows(&self, env: &Env) -> Result<Option<u64>, StageError> {
+        Stage::source_rows(self, env)
     }
 
     fn estimate(&self, rows: u64) -> Option<Estimate> {

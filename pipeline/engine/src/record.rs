@@ -6,12 +6,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use pipeline_core::{Event, EventSink, StageError};
+use pipeline_core::{Event, EventSink, Spent, StageError};
 
-/// Writes each event as a line of JSON. Progress is left out of the run's record.
+/// Writes each event as a line of JSON. Progress is left out of the run's record, and calls stand in it as one sum a
+/// stage.
 pub struct JsonLines<W: Write + Send> {
     out: Mutex<W>,
     with_progress: bool,
+    /// Calls of stages at work, where each by itself is left out.
+    calls: Mutex<BTreeMap<String, Spent>>,
 }
 
 impl<W: Write + Send> std::fmt::Debug for JsonLines<W> {
@@ -23,7 +26,7 @@ impl<W: Write + Send> std::fmt::Debug for JsonLines<W> {
 impl<W: Write + Send> JsonLines<W> {
     /// Writes to `out`.
     pub fn new(out: W, with_progress: bool) -> Self {
-        Self { out: Mutex::new(out), with_progress }
+        Self { out: Mutex::new(out), with_progress, calls: Mutex::default() }
     }
 }
 
@@ -49,9 +52,31 @@ impl JsonLines<File> {
 
 impl<W: Write + Send> EventSink for JsonLines<W> {
     fn emit(&self, event: &Event) {
-        if !self.with_progress && matches!(event, Event::Progress { .. } | Event::Calls { .. }) {
-            return;
+        if !self.with_progress {
+            match event {
+                Event::Progress { .. } => return,
+                Event::Calls { stage, spent } => {
+                    let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+                    calls.entry(stage.clone()).or_default().add(spent);
+                    return;
+                }
+                Event::Finished { stage, .. } | Event::Failed { stage, .. } => self.write_calls(stage),
+                _ => {}
+            }
         }
+        self.write(event);
+    }
+}
+
+impl<W: Write + Send> JsonLines<W> {
+    fn write_calls(&self, stage: &str) {
+        let spent = self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(stage);
+        if let Some(spent) = spent {
+            self.write(&Event::Calls { stage: stage.to_owned(), spent });
+        }
+    }
+
+    fn write(&self, event: &Event) {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         // a log that cannot be written must not end the run
         if let Ok(line) = serde_json::to_string(event) {
@@ -107,6 +132,7 @@ pub fn line(event: &Event) -> Option<String> {
             }
             format!("{line}, {seconds:.1} s")
         }
+        Event::Printed { stage, text } => format!("{stage:<14} | {}", text.replace('\n', &format!("\n{stage:<14} | "))),
         Event::Failed { stage, message } => format!(" failed {:<17} {stage:<14} {message}", ""),
         Event::Warning { stage, message } => match stage {
             Some(stage) => format!("warning: {stage}: {message}"),

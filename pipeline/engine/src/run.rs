@@ -94,6 +94,8 @@ pub struct Planned {
     pub reason: String,
     /// Rows of the first port, where they are known.
     pub rows: Option<u64>,
+    /// Why the output that is there cannot be used, which running again would not change.
+    pub alarm: Option<String>,
 }
 
 impl Runner<'_> {
@@ -153,20 +155,25 @@ impl Runner<'_> {
             if !waiting.is_empty() {
                 let names: Vec<&str> = waiting.into_iter().collect();
                 let reason = format!("depends on what `{}` will give", names.join("`, `"));
-                planned.push(Planned { stage: index, decision: None, reason, rows: None });
+                planned.push(Planned { stage: index, decision: None, reason, rows: None, alarm: None });
                 continue;
             }
             let mut decision = decide(self.project, node, self.store, self.env, digests(self.project, node, &made))?;
             let rows = node.rows_port().and_then(|port| rows_of(self.project, node, port, &made));
             Self::adjust(node, selection, &mut decision);
+            let mut alarm = None;
             let reason = match &decision.outcome {
+                Outcome::Reuse { success, .. } if Self::alarm(node, success).is_some() => {
+                    alarm = Self::alarm(node, success);
+                    alarm.clone().unwrap_or_default()
+                }
                 Outcome::Reuse { success, reason } => {
                     made.insert(index, Made { version: decision.version.clone(), success: success.as_ref().clone() });
                     reason.clone()
                 }
                 Outcome::Run { reason } => reason.clone(),
             };
-            planned.push(Planned { stage: index, decision: Some(decision), reason, rows });
+            planned.push(Planned { stage: index, decision: Some(decision), reason, rows, alarm });
         }
         self.env.digests.save();
         Ok(planned)

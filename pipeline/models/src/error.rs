@@ -114,7 +114,9 @@ pub enum ModelError {
         message: String,
     },
     /// A limit of `[budget]` is reached.
-    #[error("budget spent: {used} of {limit} {what} used; answers so far are kept")]
+    #[error(
+        "budget spent: {used} of {limit} {what} used; answers so far are kept, and a run with a larger `[budget]` goes on from them"
+    )]
     BudgetSpent {
         /// `tokens`, or the currency.
         what: String,

@@ -10,17 +10,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow::array::RecordBatch;
 use pipeline_core::error::ModelFailure;
 use pipeline_core::task::Batches;
-use pipeline_core::{Event, EventSink, ParamError, StageError, Task};
+use pipeline_core::{Event, EventSink, ParamError, Spent, StageError, Task};
 use pipeline_models::{Ensured, ErrorClass, Model, ModelError, ModelSet, Note, Progress, Recorded, Score};
 
-/// The model of this name.
+use crate::exchanges::{Exchanges, Watched};
+
+/// The model of this name. While a stage is tried out, what it answers is noted.
 ///
 /// # Errors
 /// When no models are registered, or this one cannot be opened.
 pub fn model(task: &Task<'_>, name: &str) -> Result<Arc<dyn Model>, StageError> {
     let models = task.env().services.get::<ModelSet>();
     let models = models.ok_or_else(|| StageError::Internal("no models are registered".to_owned()))?;
-    models.get(name).map_err(|error| model_error(&error))
+    let model = models.get(name).map_err(|error| model_error(&error))?;
+    Ok(match task.env().services.get::<Exchanges>() {
+        None => model,
+        Some(exchanges) => Arc::new(Watched::new(model, exchanges)),
+    })
 }
 
 /// First pass: what is missing of the requests of every batch is asked for by `ask`, and what failed for passing
@@ -124,7 +130,7 @@ impl<'a> FirstPass<'a> {
             }
         })
         .take(most);
-        let follower = Follower { stage, events, told: std::cell::Cell::new((0, 0, 0)) };
+        let follower = Follower { stage, events, told: std::cell::Cell::new(Spent::default()) };
         let outcome = ask(&mut requests, &follower, cancel);
         match (failure, outcome) {
             (Some(error), _) => Err(error),
@@ -232,7 +238,7 @@ pub fn model_error(error: &ModelError) -> StageError {
 struct Follower<'a> {
     stage: &'a str,
     events: &'a dyn EventSink,
-    told: std::cell::Cell<(u64, u64, u64)>,
+    told: std::cell::Cell<Spent>,
 }
 
 impl Progress for Follower<'_> {
@@ -241,16 +247,16 @@ impl Progress for Follower<'_> {
     }
 
     fn update(&self, counts: &Ensured) {
-        let (asked, stored, tokens) = self.told.get();
-        let now =
-            (counts.asked, counts.from_store + counts.from_recordings, counts.prompt_tokens + counts.completion_tokens);
-        self.told.set(now);
-        self.events.emit(&Event::Calls {
-            stage: self.stage.to_owned(),
-            asked: now.0.saturating_sub(asked),
-            stored: now.1.saturating_sub(stored),
-            tokens: now.2.saturating_sub(tokens),
-        });
+        let now = Spent {
+            asked: counts.asked,
+            stored: counts.from_store + counts.from_recordings,
+            prompt_tokens: counts.prompt_tokens,
+            cached_tokens: counts.cached_tokens,
+            completion_tokens: counts.completion_tokens,
+            money: counts.money,
+        };
+        let spent = now.since(&self.told.replace(now));
+        self.events.emit(&Event::Calls { stage: self.stage.to_owned(), spent });
     }
 
     fn note(&self, note: &Note) {

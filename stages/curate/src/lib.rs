@@ -3,6 +3,7 @@
 //! A kind is one file (or one folder, where it has parts) and one line of [`STAGES`]. Start here to read how data is
 //! curated; each kind says which part of the report it follows.
 
+mod command;
 mod decontaminate;
 mod dedup;
 mod difficulty;
@@ -10,11 +11,13 @@ mod filter_repetition;
 mod import;
 mod learning_potential;
 mod sample;
+mod select_seeds;
 mod verify;
 mod vote;
 
 mod by_query;
 mod calls;
+mod exchanges;
 mod judging;
 #[cfg(test)]
 mod quickstart;
@@ -25,12 +28,14 @@ mod text_column;
 
 use pipeline_core::StageEntry;
 
+pub use exchanges::{Exchange, Exchanges};
 pub use import::Import;
 pub use verify::Programs;
 
 /// Kinds in the order data meets them.
 pub static STAGES: &[StageEntry] = &[
     StageEntry::stage::<Import>(),
+    StageEntry::stage::<select_seeds::SelectSeeds>(),
     StageEntry::stage::<sample::Sample>(),
     StageEntry::stage::<vote::Vote>(),
     StageEntry::stage::<filter_repetition::FilterRepetition>(),
@@ -39,4 +44,5 @@ pub static STAGES: &[StageEntry] = &[
     StageEntry::stage::<verify::Verify>(),
     StageEntry::stage::<difficulty::Difficulty>(),
     StageEntry::stage::<learning_potential::LearningPotential>(),
+    StageEntry::stage::<command::Command>(),
 ];

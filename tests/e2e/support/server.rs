@@ -102,7 +102,10 @@ fn answer(request: &Value) -> Value {
         question.split(|character: char| !character.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect();
     let seed = request["seed"].as_u64().unwrap_or(0);
     let sum = numbers.iter().sum::<u64>() + u64::from(seed.is_multiple_of(3));
-    let text = format!("Adding the numbers gives {sum}. The answer is \\boxed{{{sum}}}.");
+    // "at length" asks for an answer whose length differs from question to question and from sample to sample
+    let sentences = if question.contains("at length") { (sum * 7919 + seed % 1_000_003) % 60 } else { 0 };
+    let text = "One number is added to the other. ".repeat(usize::try_from(sentences).unwrap());
+    let text = format!("{text}Adding the numbers gives {sum}. The answer is \\boxed{{{sum}}}.");
     json!({
         "id": "x", "object": "chat.completion", "model": request["model"],
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],

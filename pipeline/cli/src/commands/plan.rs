@@ -5,17 +5,20 @@ use pipeline_engine::Registry;
 use pipeline_engine::decide::Outcome;
 use pipeline_engine::record::grouped;
 use pipeline_engine::run::Planned;
-use pipeline_models::Engine;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::run::selection;
 use crate::args::{Check, Plan};
+use crate::estimate::{Basis, Outlook};
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::session::{Options, Session};
 
 /// What a run would do about a stage.
 pub fn action(planned: &Planned) -> &'static str {
+    if planned.alarm.is_some() {
+        return "fail";
+    }
     match planned.decision.as_ref().map(|decision| &decision.outcome) {
         Some(Outcome::Reuse { .. }) => "reuse",
         Some(Outcome::Run { .. }) => "run",
@@ -27,60 +30,75 @@ pub fn action(planned: &Planned) -> &'static str {
 pub fn plan(arguments: &Plan, registry: &Registry) -> Result<Exit, Failure> {
     let session = Session::open(&arguments.project, registry, Options::default())?;
     let planned = session.runner(&NoEvents).plan(&selection(&arguments.which))?;
+    let outlook = Outlook::new(&session, &planned)?;
     let is_stale = planned.iter().any(|planned| action(planned) != "reuse");
-    let mut rows = Vec::new();
-    let mut documents = Vec::new();
-    let (mut calls, mut tokens, mut money, mut is_priced, mut is_unpriced) = (0, 0, 0.0, false, false);
-    for planned in &planned {
-        let node = &session.project.nodes[planned.stage];
-        let will_run = action(planned) != "reuse";
-        let estimate = planned.rows.filter(|_| will_run).and_then(|rows| node.stage.estimate(rows));
-        if let Some(estimate) = estimate {
-            calls += estimate.calls;
-            tokens += estimate.max_tokens;
-            let model = node.models.keys().next().and_then(|name| session.models.get(name));
-            match model.map(|model| (&model.price, model.engine)) {
-                Some((Some(price), _)) => {
-                    money += price.cost(0, 0, estimate.max_tokens);
-                    is_priced = true;
-                }
-                // weights in this process cost nothing, unless their price was named
-                Some((None, Engine::Local)) => {}
-                _ => is_unpriced = true,
-            }
-        }
-        let cost = estimate.map(|estimate| match estimate.max_tokens {
-            0 => format!("at most {} scores", grouped(estimate.calls)),
-            tokens => format!("at most {} calls, {} tokens", grouped(estimate.calls), grouped(tokens)),
-        });
-        rows.push(vec![
-            action(planned).to_owned(),
-            node.name.clone(),
-            node.entry.kind.to_owned(),
-            [Some(planned.reason.clone()), cost].into_iter().flatten().collect::<Vec<_>>().join("; "),
-        ]);
-        documents.push(json!({
-            "stage": node.name, "kind": node.entry.kind, "action": action(planned), "reason": planned.reason,
-            "rows": planned.rows, "calls": estimate.map(|estimate| estimate.calls),
-            "max_tokens": estimate.map(|estimate| estimate.max_tokens),
-            "fingerprint": planned.decision.as_ref().map(|decision| decision.recipe.fingerprint()),
-        }));
-    }
+    let warning = outlook.warning(&session.limits);
     if arguments.json {
-        output::json(&json!({ "stages": documents, "calls": calls, "max_tokens": tokens }));
+        output::json(&document(&session, &planned, &outlook, warning.as_deref()));
     } else {
-        output::line(output::table(&["", "stage", "kind", "reason"], rows, 3));
-        if calls > 0 {
-            let price =
-                if is_priced && !is_unpriced { format!(", at most {money:.2} for answers") } else { String::new() };
-            output::line(format!(
-                "\nat most {} calls and {} tokens of answers{price}; recorded answers cost nothing",
-                grouped(calls),
-                grouped(tokens)
-            ));
+        output::line(table(&session, &planned, &outlook));
+        totals(&outlook);
+        if let Some(warning) = warning {
+            output::line(format!("warning: {warning}"));
         }
     }
     Ok(if arguments.check && is_stale { Exit::Stale } else { Exit::Done })
+}
+
+fn table(session: &Session, planned: &[Planned], outlook: &Outlook) -> String {
+    let row = |planned: &Planned| {
+        let node = &session.project.nodes[planned.stage];
+        let cost = outlook.stages.get(&planned.stage).map(|stage| match &stage.basis {
+            Basis::MaxTokens if node.entry.scores => format!("at most {} scores", grouped(stage.need.calls)),
+            Basis::MaxTokens => format!("at most {} (from `max_tokens`)", stage.need),
+            basis => format!("about {} ({basis})", stage.need),
+        });
+        let reason = [Some(planned.reason.clone()), cost].into_iter().flatten().collect::<Vec<_>>().join("; ");
+        vec![action(planned).to_owned(), node.name.clone(), node.entry.kind.to_owned(), reason]
+    };
+    output::table(&["", "stage", "kind", "reason"], planned.iter().map(row).collect(), 3)
+}
+
+/// The sum over all stages, and how to know more.
+fn totals(outlook: &Outlook) {
+    if outlook.total.calls > 0 {
+        let how = if outlook.is_bound() { "at most" } else { "about" };
+        output::line(format!("\n{how} {}; recorded answers cost nothing", outlook.total));
+    }
+    if outlook.is_bound() || !outlook.unknown.is_empty() {
+        let of = if outlook.unknown.is_empty() {
+            String::new()
+        } else {
+            format!("nothing is known yet of {}; ", outlook.unknown.join(", "))
+        };
+        output::line(format!("{of}a try-out (`pipeline run DAG --limit 20`) gives better figures"));
+    }
+}
+
+fn document(session: &Session, planned: &[Planned], outlook: &Outlook, warning: Option<&str>) -> Value {
+    let stage = |planned: &Planned| {
+        let node = &session.project.nodes[planned.stage];
+        let need = outlook.stages.get(&planned.stage);
+        let bound = need.and_then(|need| node.stage.estimate(need.rows));
+        let estimate = need.map(|stage| {
+            let mut document = stage.need.document();
+            document["basis"] = json!(stage.basis.word());
+            document["rows"] = json!(stage.rows);
+            document
+        });
+        json!({
+            "stage": node.name, "kind": node.entry.kind, "action": action(planned), "reason": planned.reason,
+            "rows": planned.rows, "calls": bound.map(|bound| bound.calls),
+            "max_tokens": bound.map(|bound| bound.max_tokens), "estimate": estimate,
+            "fingerprint": planned.decision.as_ref().map(|decision| decision.recipe.fingerprint()),
+        })
+    };
+    let stages: Vec<Value> = planned.iter().map(stage).collect();
+    let sum = |key: &str| stages.iter().filter_map(|stage| stage[key].as_u64()).sum::<u64>();
+    json!({
+        "calls": sum("calls"), "max_tokens": sum("max_tokens"), "estimate": outlook.total.document(),
+        "is_upper_bound": outlook.is_bound(), "unknown": outlook.unknown, "warning": warning, "stages": stages,
+    })
 }
 
 /// `pipeline check`

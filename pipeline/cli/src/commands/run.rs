@@ -1,6 +1,7 @@
 //! `pipeline run`: runs what is stale, then says what became of every stage.
 
-use pipeline_core::{EventSink, StageError};
+use pipeline_core::event::NoEvents;
+use pipeline_core::{Event, EventSink, Spent, StageError};
 use pipeline_engine::project::problem;
 use pipeline_engine::record::{JsonLines, Several, grouped};
 use pipeline_engine::{Registry, Selection, Status};
@@ -8,10 +9,11 @@ use serde_json::{Value, json};
 
 use super::figures;
 use crate::args::{LogFormat, Run, Which};
+use crate::estimate::Outlook;
 use crate::exit::{Exit, Failure};
 use crate::models;
 use crate::output;
-use crate::progress::{Lines, Terminal};
+use crate::progress::{self, Lines, Terminal, Totals};
 use crate::session::{Options, Session};
 use crate::text;
 
@@ -29,19 +31,36 @@ pub fn run(arguments: &Run, registry: &Registry) -> Result<Exit, Failure> {
     let (record, path) = JsonLines::record(&session.out.join("runs"), &text::now())?;
     let log: Box<dyn EventSink> = match arguments.log_format {
         LogFormat::Json => Box::new(JsonLines::new(std::io::stderr(), true)),
-        LogFormat::Text if output::is_watched() => Box::new(Terminal::new()),
-        LogFormat::Text => Box::new(Lines::default()),
+        LogFormat::Text if output::is_watched() => Box::new(Terminal::new(session.currency())),
+        LogFormat::Text => Box::new(Lines::new(session.currency())),
     };
-    let events = Several(vec![&record, log.as_ref()]);
+    let totals = Totals::default();
+    let events = Several(vec![&record, log.as_ref(), &totals]);
+    warn_of_budget(&session, &selection, &events)?;
     let statuses = session.runner(&events).run(&selection)?;
     show_places(&session, &statuses);
     if arguments.json {
-        output::json(&as_json(&session, &statuses));
+        output::json(&as_json(&session, &statuses, &totals.spent()));
     } else {
         summary(&session, &statuses);
+        if !totals.spent().is_nothing() {
+            output::line(format!("models   {}", progress::spent(&totals.spent(), session.currency().as_deref())));
+        }
         output::line(format!("record   {}", path.display()));
     }
     Ok(exit(&statuses))
+}
+
+/// Says before a run that it will not come through with its budget, where that can be told.
+fn warn_of_budget(session: &Session, selection: &Selection, events: &dyn EventSink) -> Result<(), Failure> {
+    if session.offline || (session.limits.tokens.is_none() && session.limits.money.is_none()) {
+        return Ok(());
+    }
+    let planned = session.runner(&NoEvents).plan(selection)?;
+    if let Some(message) = Outlook::new(session, &planned)?.warning(&session.limits) {
+        events.emit(&Event::Warning { stage: None, message });
+    }
+    Ok(())
 }
 
 /// A parameter that only showed as wrong when there was data is shown in its place like any other.
@@ -85,7 +104,7 @@ fn state(status: &Status) -> &'static str {
     }
 }
 
-fn as_json(session: &Session, statuses: &[Status]) -> Value {
+fn as_json(session: &Session, statuses: &[Status], spent: &Spent) -> Value {
     let stages = session.project.nodes.iter().zip(statuses).map(|(node, status)| {
         let error = match status {
             Status::Failed(error) => Some(error.to_string()),
@@ -98,7 +117,7 @@ fn as_json(session: &Session, statuses: &[Status]) -> Value {
             "digest": success.map(|success| success.digest), "fingerprint": success.map(|success| success.fingerprint),
         })
     });
-    json!({ "stages": stages.collect::<Vec<_>>() })
+    json!({ "spent": spent, "currency": session.currency(), "stages": stages.collect::<Vec<_>>() })
 }
 
 fn summary(session: &Session, statuses: &[Status]) {

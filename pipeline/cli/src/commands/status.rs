@@ -56,6 +56,9 @@ fn shown(session: &Session, stage: &str, planned: &Planned) -> Option<Success> {
 
 fn state(planned: &Planned) -> (&'static str, String) {
     let Some(decision) = &planned.decision else { return ("waiting", planned.reason.clone()) };
+    if let Some(alarm) = &planned.alarm {
+        return ("failed", alarm.clone());
+    }
     if matches!(decision.outcome, Outcome::Reuse { .. }) {
         return ("fresh", planned.reason.clone());
     }

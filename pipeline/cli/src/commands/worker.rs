@@ -55,7 +55,7 @@ fn work(arguments: &Worker, registry: &Registry) -> Result<(), (u8, String)> {
     let session =
         Session::open(&project, registry, options).map_err(|failure: Failure| configuration(failure.message))?;
     session.listen_for_signals().map_err(|failure| (TEMPORARY, failure.message))?;
-    let events = Lines::default();
+    let events = Lines::new(session.currency());
     session.runner(&events).work_on(&stage_dir, &plan).map_err(|error| (code(&error), error.to_string()))
 }
 

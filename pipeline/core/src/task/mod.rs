@@ -142,6 +142,11 @@ impl<'a> Task<'a> {
         main.ok_or_else(|| StageError::Internal("the kind declares no output".to_owned()))
     }
 
+    /// The declared outputs; the first is the main one.
+    pub fn outputs(&self) -> &'a [crate::port::Output] {
+        self.setup.outputs
+    }
+
     /// The rows of this task's slices, in order. Rows count as read when the last step reads them.
     ///
     /// # Errors

@@ -199,6 +199,21 @@ pub fn sources(
     Ok(sources)
 }
 
+/// Rows that the files hold, with `limit` at most so many.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn count(env: &Env, files: &[UserFile], format: Option<Format>, limit: Option<u64>) -> Result<u64, StageError> {
+    let limit = limit.unwrap_or(u64::MAX);
+    let mut rows = 0;
+    for file in files {
+        if rows < limit {
+            rows += count_up_to(&env.base.join(&file.path), format, limit - rows)?;
+        }
+    }
+    Ok(rows)
+}
+
 fn count_up_to(path: &Path, format: Option<Format>, wanted: u64) -> Result<u64, StageError> {
     let range = SourceRange::Rows { start: 0, count: wanted };
     let mut reader = read::open(path, format, &range)?;

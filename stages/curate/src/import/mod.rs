@@ -222,6 +222,10 @@ impl Stage for Import {
         files::sources(env, &files::expand(env, &self.files)?, self.format, self.limit)
     }
 
+    fn source_rows(&self, env: &Env) -> Result<Option<u64>, StageError> {
+        files::count(env, &files::expand(env, &self.files)?, self.format, self.limit).map(Some)
+    }
+
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
         run::run(self, task)
     }

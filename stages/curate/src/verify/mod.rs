@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use arrow::array::BooleanArray;
 use pipeline_core::row_kinds::write_judged;
 use pipeline_core::{
-    Env, Event, Example, External, Judgement as Kept, Output, ParamError, Port, Ports, Stage, StageError, Step,
-    TableType, Task, rows,
+    Env, Estimate, Event, Example, External, Judgement as Kept, Output, ParamError, Port, Ports, Stage, StageError,
+    Step, TableType, Task, rows,
 };
 use schemars::JsonSchema;
 use schemas::{queries, traces};
@@ -242,6 +242,12 @@ impl Stage for Verify {
     fn is_deterministic(&self, inputs: &Ports) -> bool {
         // a program near its time limit may pass once and not again
         self.judge.is_none() && !may_run_code(inputs)
+    }
+
+    fn estimate(&self, rows: u64) -> Option<Estimate> {
+        self.judge.as_ref()?;
+        let calls = rows * u64::from(self.judge_votes);
+        Some(Estimate { calls, max_tokens: calls * u64::from(self.judge_max_tokens) })
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
