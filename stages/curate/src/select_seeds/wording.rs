@@ -19,13 +19,11 @@ const BEFORE: [&str; 6] = ["in", "from", "on", "of", "to", "see"];
 const ADJECTIVES: [&str; 6] = ["accompanying", "following", "adjoining", "attached", "given", "above"];
 
 /// Words after a figure by which it is somewhere else on the page, or shows something.
-const AFTER: [&str; 12] = [
+const AFTER: [&str; 10] = [
     "below",
     "above",
     "shown",
-    "given",
     "is shown",
-    "is given",
     "at right",
     "at the right",
     "on the right",
@@ -167,6 +165,7 @@ mod tests {
             "What is the image of $f$?",
             "The numbers are arranged as shown: \n1 2 3\n4 5 6",
             "Draw a diagram of the states.",
+            "The figure is identical to the original graph. Given that $f(0) = 1$, what is $f(2)$?",
             "他打算画一张图片，共多少元？",
             "小明试图计算 3+4。",
             "",
