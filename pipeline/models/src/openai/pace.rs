@@ -98,7 +98,8 @@ impl Pace {
         let mut state = self.state();
         let (wait, is_over) = state.cool.wait(now);
         if is_over {
-            state.learned.resumed(now);
+            let number = state.number;
+            state.learned.resumed(now, number);
         }
         if !wait.is_zero() {
             return Err(wait);
@@ -136,7 +137,8 @@ impl Pace {
     pub(super) fn taken(&self, now: Instant, taken: Taken) -> Option<f64> {
         let mut state = self.state();
         let is_over = state.cool.taken(taken.sent);
-        is_over.then(|| state.learned.resumed(now))?
+        let number = state.number;
+        is_over.then(|| state.learned.resumed(now, number))?
     }
 
     /// Corrects a guess by what the request needed.
@@ -166,7 +168,7 @@ impl Pace {
         if state.requests.is_known() {
             state.learned.forget();
         } else {
-            state.learned.refused();
+            state.learned.refused(taken.number);
         }
         state.cool.refused(now, taken.sent, asked, self.patience, jitter)
     }
