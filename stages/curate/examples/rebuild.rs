@@ -164,6 +164,7 @@ impl Plan<'_> {
         let id = format!("{first:08}");
         let folder = self.out.join(&id);
         fs::create_dir_all(&folder)?;
+        let (earlier, shared, cancel) = (BTreeMap::new(), Shared::default(), AtomicBool::new(false));
         let mut task = Task::begin(TaskSetup {
             stage: "sample",
             id: &id,
@@ -175,12 +176,12 @@ impl Plan<'_> {
             partitions: 1,
             rows_port: Some("rows"),
             inputs: &self.inputs,
-            earlier: &BTreeMap::new(),
+            earlier: &earlier,
             outputs: &self.outputs,
             env: &self.env,
-            shared: &Shared::default(),
+            shared: &shared,
             events: &NoEvents,
-            cancel: &AtomicBool::new(false),
+            cancel: &cancel,
             folder: &folder,
             // the first run only fills the store
             max_errors: 1.0,
