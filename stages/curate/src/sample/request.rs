@@ -95,7 +95,9 @@ impl<'a> Asking<'a> {
     pub(super) fn told(&self, batch: &RecordBatch, used: &mut Used) -> Result<Vec<Told>, StageError> {
         let requests = self.requests(batch)?;
         let recorded = self.answers(&requests)?;
-        recorded.iter().for_each(|recorded| used.add(recorded));
+        for recorded in &recorded {
+            used.add(recorded);
+        }
         let mut told: Vec<Told> =
             requests.into_iter().zip(recorded).map(|(request, recorded)| Told { request, recorded }).collect();
         if self.sample.truncated != Truncated::Retry {

@@ -78,6 +78,7 @@ fn answer(text: &str, finish_reason: &str) -> Answer {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tests write the parameters in place")]
 fn run(models: &[Arc<dyn Model>], params: Value, rows: usize) -> Result<Outcome, StageError> {
     let entry = StageEntry::stage::<Sample>();
     let by_name: BTreeMap<String, Arc<dyn Model>> =
