@@ -28,6 +28,7 @@ mod request;
 mod secret;
 mod set;
 mod store;
+mod structured;
 mod weights;
 
 pub use answer::{Answer, ParseError, parse_answer};
@@ -45,4 +46,5 @@ pub use request::{Asked, Message, ModelId, Request, Sampling, ScoreRequest};
 pub use secret::Secret;
 pub use set::ModelSet;
 pub use store::{CallStore, CallSummary, Compacted, Damage, Prune, Pruned, Reply, Shape, StoredCall, Written};
+pub use structured::{Holds, SchemaError, Structured, Unusable};
 pub use weights::{Desk, Generation, Refusal, Score, Weights, WeightsError};
