@@ -10,8 +10,10 @@ use pipeline_core::testing::conformance_with;
 use pipeline_models::{
     Answer, Ensured, Model, ModelError, ModelId, ModelSet, Progress, Recorded, Request, Score, ScoreRequest,
 };
+use serde_json::Value;
 
-/// Answers every request with its last message, and finds every text likely.
+/// Answers every request with its last message, or with the least that its JSON schema allows, and finds every text
+/// likely.
 struct Echo(ModelId);
 
 impl Model for Echo {
@@ -29,7 +31,10 @@ impl Model for Echo {
     }
 
     fn answer(&self, request: &Request) -> Result<Recorded, ModelError> {
-        let text = request.messages.last().map(|message| message.content.clone()).unwrap_or_default();
+        let text = match &request.schema {
+            Some(schema) => least(&serde_json::from_str(schema).unwrap()).to_string(),
+            None => request.messages.last().map(|message| message.content.clone()).unwrap_or_default(),
+        };
         Ok(Recorded::Answer(Answer {
             answer_text: text.clone(),
             text,
@@ -59,6 +64,20 @@ impl Model for Echo {
     fn score_of(&self, request: &ScoreRequest) -> Result<Recorded<Score>, ModelError> {
         let tokens = u32::try_from(request.response.len()).unwrap();
         Ok(Recorded::Answer(Score { log_prob: -0.25 * f64::from(tokens), tokens }))
+    }
+}
+
+/// The least value that a plain JSON schema allows: every property, one item of a list, the least of a range.
+fn least(schema: &Value) -> Value {
+    match schema["type"].as_str() {
+        Some("object") => {
+            let properties = schema["properties"].as_object().into_iter().flatten();
+            properties.map(|(name, schema)| (name.clone(), least(schema))).collect()
+        }
+        Some("array") => Value::Array(vec![least(&schema["items"])]),
+        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or(Value::from(1)),
+        Some("boolean") => Value::Bool(true),
+        _ => schema["enum"].get(0).cloned().unwrap_or_else(|| Value::from("What is 3 + 4?")),
     }
 }
 

@@ -60,6 +60,11 @@ pub const COLUMNS: [&str; 6] =
 /// What servers say of a response that hit the token cap.
 const CUT: [&str; 4] = ["length", "max_tokens", "max_output_tokens", "model_length"];
 
+/// Whether a server says by this word that the response hit the token cap.
+pub fn says_cut(finish_reason: &str) -> bool {
+    CUT.contains(&finish_reason)
+}
+
 /// The columns of a batch that judging reads, bound once.
 #[derive(Debug)]
 pub struct Judged<'a> {
@@ -109,7 +114,7 @@ impl<'a> Judged<'a> {
 
     /// Whether the response hit the token cap.
     pub fn is_cut(&self, row: usize) -> bool {
-        rows::text_at(self.finish_reasons, row).is_some_and(|reason| CUT.contains(&reason))
+        rows::text_at(self.finish_reasons, row).is_some_and(says_cut)
     }
 
     /// The domain whose verifier judges the row, if any does. A mathematical question with options is a choice.

@@ -10,11 +10,13 @@ mod difficulty;
 mod filter_repetition;
 mod import;
 mod learning_potential;
+mod prompt;
 mod sample;
 mod select_seeds;
 mod verify;
 mod vote;
 
+mod asking;
 mod by_query;
 mod calls;
 mod exchanges;
@@ -44,5 +46,6 @@ pub static STAGES: &[StageEntry] = &[
     StageEntry::stage::<verify::Verify>(),
     StageEntry::stage::<difficulty::Difficulty>(),
     StageEntry::stage::<learning_potential::LearningPotential>(),
+    StageEntry::stage::<prompt::Prompt>(),
     StageEntry::stage::<command::Command>(),
 ];

@@ -1,5 +1,7 @@
 //! Jinja templates of parameters: what a user wants a model to be asked.
 
+use std::collections::BTreeSet;
+
 use minijinja::{Environment, UndefinedBehavior, Value};
 use pipeline_core::{ParamError, StageError, Task};
 
@@ -12,6 +14,8 @@ pub struct Template {
     environment: Environment<'static>,
     /// Parameter that it came from, for messages.
     parameter: &'static str,
+    /// What it needs to be given.
+    variables: BTreeSet<String>,
 }
 
 impl Template {
@@ -26,7 +30,27 @@ impl Template {
         environment
             .add_template_owned(NAME, text.to_owned())
             .map_err(|error| ParamError::new(parameter, format!("the template is wrong: {error:#}")))?;
-        Ok(Self { environment, parameter })
+        let named = environment.get_template(NAME).map(|template| template.undeclared_variables(false));
+        let mut variables: BTreeSet<String> = named.unwrap_or_default().into_iter().collect();
+        for (global, _) in environment.globals() {
+            variables.remove(global);
+        }
+        Ok(Self { environment, parameter, variables })
+    }
+
+    /// Variables that it needs to be given.
+    pub fn variables(&self) -> &BTreeSet<String> {
+        &self.variables
+    }
+
+    /// Whether it needs a variable of this name.
+    pub fn names(&self, variable: &str) -> bool {
+        self.variables.contains(variable)
+    }
+
+    /// Parameter that it came from.
+    pub fn parameter(&self) -> &'static str {
+        self.parameter
     }
 
     /// The template of a parameter or of the file that stands in its place; `None` where neither is given.
