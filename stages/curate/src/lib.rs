@@ -7,6 +7,7 @@ mod command;
 mod decontaminate;
 mod dedup;
 mod difficulty;
+mod expand;
 mod filter_repetition;
 mod import;
 mod learning_potential;
@@ -38,6 +39,7 @@ pub use verify::Programs;
 pub static STAGES: &[StageEntry] = &[
     StageEntry::stage::<Import>(),
     StageEntry::stage::<select_seeds::SelectSeeds>(),
+    StageEntry::stage::<expand::Expand>(),
     StageEntry::stage::<sample::Sample>(),
     StageEntry::stage::<vote::Vote>(),
     StageEntry::stage::<filter_repetition::FilterRepetition>(),
