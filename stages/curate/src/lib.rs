@@ -10,6 +10,8 @@ mod difficulty;
 mod expand;
 mod filter_repetition;
 mod import;
+mod judge_queries;
+mod judge_traces;
 mod learning_potential;
 mod prompt;
 mod sample;
@@ -26,6 +28,7 @@ mod judging;
 mod quickstart;
 #[cfg(test)]
 mod recorded;
+mod rubric;
 mod template;
 mod text_column;
 
@@ -40,12 +43,14 @@ pub static STAGES: &[StageEntry] = &[
     StageEntry::stage::<Import>(),
     StageEntry::stage::<select_seeds::SelectSeeds>(),
     StageEntry::stage::<expand::Expand>(),
+    StageEntry::stage::<judge_queries::JudgeQueries>(),
     StageEntry::stage::<sample::Sample>(),
     StageEntry::stage::<vote::Vote>(),
     StageEntry::stage::<filter_repetition::FilterRepetition>(),
     StageEntry::stage::<decontaminate::Decontaminate>(),
     StageEntry::stage::<dedup::Dedup>(),
     StageEntry::stage::<verify::Verify>(),
+    StageEntry::stage::<judge_traces::JudgeTraces>(),
     StageEntry::stage::<difficulty::Difficulty>(),
     StageEntry::stage::<learning_potential::LearningPotential>(),
     StageEntry::stage::<prompt::Prompt>(),

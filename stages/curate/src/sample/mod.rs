@@ -115,13 +115,13 @@ impl Logprobs {
 /// One name or several.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum Names {
+pub enum Names {
     One(String),
     Many(Vec<String>),
 }
 
 impl Names {
-    fn all(&self) -> &[String] {
+    pub fn all(&self) -> &[String] {
         match self {
             Self::One(name) => std::slice::from_ref(name),
             Self::Many(names) => names,
