@@ -32,7 +32,7 @@ pub use fate::{Fate, settle};
 pub use variables::{ensure_columns, variables};
 pub use words::{Words, externals};
 
-use crate::calls;
+use crate::calls::{self, Used};
 use crate::judging;
 use crate::template::Template;
 
@@ -163,10 +163,8 @@ enum Standing {
 /// What the answers of a row cost.
 #[derive(Debug, Default)]
 struct Spent {
-    calls: u64,
+    used: Used,
     unusable: u64,
-    prompt_tokens: u64,
-    completion_tokens: u64,
     /// Whether the first answer came whole and did not fit.
     is_misfit: bool,
 }
@@ -247,7 +245,9 @@ impl Asker {
         let mut request = question.clone();
         let mut last: Option<Complaint> = None;
         loop {
-            let answer = match self.model.answer(&request).map_err(|error| calls::model_error(&error))? {
+            let recorded = self.model.answer(&request).map_err(|error| calls::model_error(&error))?;
+            spent.used.add(&recorded);
+            let answer = match recorded {
                 Recorded::Answer(answer) => answer,
                 Recorded::Missing => return Ok(Standing::Open(request)),
                 Recorded::RowError { code, message } => {
@@ -261,9 +261,6 @@ impl Asker {
                     });
                 }
             };
-            spent.calls += 1;
-            spent.prompt_tokens += answer.prompt_tokens.unwrap_or_default();
-            spent.completion_tokens += answer.completion_tokens.unwrap_or_default();
             let complaint = match self.form.read(&answer) {
                 Ok(value) => return Ok(Standing::Usable(value)),
                 Err(complaint) => complaint,
@@ -298,7 +295,7 @@ impl Asker {
                 for question in questions(batch)? {
                     let mut spent = Spent::default();
                     let standing = self.standing(&question, &mut spent)?;
-                    answered += u64::from(spent.calls > 0);
+                    answered += u64::from(spent.used.calls > 0);
                     misfits += u64::from(spent.is_misfit);
                     // an earlier run may have come further with this row than this round
                     if let Standing::Open(request) = standing
@@ -347,11 +344,9 @@ impl Asker {
     pub fn found(&self, task: &mut Task<'_>, question: &Request) -> Result<Found, StageError> {
         let mut spent = Spent::default();
         let standing = self.standing(question, &mut spent)?;
-        task.count("calls", spent.calls);
-        task.count("prompt_tokens", spent.prompt_tokens);
-        task.count("completion_tokens", spent.completion_tokens);
+        spent.used.count(task);
         task.count("unusable_answers", spent.unusable);
-        task.count("asked_again", spent.calls.saturating_sub(1));
+        task.count("asked_again", spent.used.calls.saturating_sub(1));
         Ok(match standing {
             Standing::Usable(value) => Found::Usable(value),
             Standing::Open(_) => Found::Missing,
@@ -360,7 +355,7 @@ impl Asker {
             }
             Standing::Unusable { complaint, request } => {
                 let mut evidence = json!({
-                    "why": complaint.why, "model": self.model.id().to_string(), "attempts": spent.calls,
+                    "why": complaint.why, "model": self.model.id().to_string(), "attempts": spent.used.calls,
                     "answer": complaint.beginning,
                 });
                 if complaint.is_cut {
