@@ -65,10 +65,10 @@ impl<'a> Checker<'a> {
             value = self.value(part, value)?;
         }
         if !shape.any.is_empty() {
-            value = self.choose(&shape.any, value, false)?;
+            value = self.choose(&shape.any, &value, false)?;
         }
         if !shape.one.is_empty() {
-            value = self.choose(&shape.one, value, true)?;
+            value = self.choose(&shape.one, &value, true)?;
         }
         Ok(value)
     }
@@ -199,7 +199,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Tries schemas in turn: as the value is, and where none fits, with mending.
-    fn choose(&mut self, shapes: &'a [Shape], value: Value, only_one: bool) -> Checked {
+    fn choose(&mut self, shapes: &'a [Shape], value: &Value, only_one: bool) -> Checked {
         let mends = self.mends;
         let passes: &[bool] = if mends { &[false, true] } else { &[false] };
         let mut complaint = None;

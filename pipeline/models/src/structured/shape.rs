@@ -211,7 +211,7 @@ impl Reader<'_> {
         for (key, value) in map {
             self.inside(key, |reader| reader.keyword(&mut shape, key, value))?;
         }
-        if let Some(missing) = self.impossible(&shape, map) {
+        if let Some(missing) = impossible(&shape, map) {
             return self.fail(missing);
         }
         Ok(shape)
@@ -254,21 +254,6 @@ impl Reader<'_> {
             }
         }
         Ok(())
-    }
-
-    /// A schema that no answer can follow is a slip of the pen.
-    fn impossible(&self, shape: &Shape, map: &Map<String, Value>) -> Option<String> {
-        if map.contains_key("enum") && shape.choices.is_empty() {
-            return Some("`enum` allows no value".to_owned());
-        }
-        let is_known = |name: &&String| shape.properties.iter().any(|(known, _)| known == *name);
-        match shape.others {
-            Others::None => {
-                let unknown = shape.required.iter().find(|name| !is_known(name))?;
-                Some(format!("`{unknown}` is required and is no property, and others are not allowed"))
-            }
-            _ => None,
-        }
     }
 
     fn kinds(&self, value: &Value) -> Result<Vec<Kind>, SchemaError> {
@@ -328,5 +313,20 @@ impl Reader<'_> {
         };
         self.references.push(pointer.to_owned());
         Ok(pointer.to_owned())
+    }
+}
+
+/// A schema that no answer can follow is a slip of the pen.
+fn impossible(shape: &Shape, map: &Map<String, Value>) -> Option<String> {
+    if map.contains_key("enum") && shape.choices.is_empty() {
+        return Some("`enum` allows no value".to_owned());
+    }
+    let is_known = |name: &&String| shape.properties.iter().any(|(known, _)| known == *name);
+    match shape.others {
+        Others::None => {
+            let unknown = shape.required.iter().find(|name| !is_known(name))?;
+            Some(format!("`{unknown}` is required and is no property, and others are not allowed"))
+        }
+        _ => None,
     }
 }
