@@ -89,8 +89,8 @@ impl Need {
         self.money = match (self.money.take(), &other.money) {
             (Some((one, currency)), Some((two, other))) if currency == *other => Some((one + two, currency)),
             // nothing costs nothing in any currency
-            (Some((zero, _)), Some((two, other))) if zero == 0.0 => Some((*two, other.clone())),
-            (Some((one, currency)), Some((zero, _))) if *zero == 0.0 => Some((one, currency)),
+            (Some((0.0, _)), Some((two, other))) => Some((*two, other.clone())),
+            (Some((one, currency)), Some((0.0, _))) => Some((one, currency)),
             _ => None,
         };
     }

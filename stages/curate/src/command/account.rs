@@ -187,7 +187,7 @@ fn read_rejects(path: &Path, fates: &mut [Fate]) -> Result<(), StageError> {
                 let message = format!("holds {position}, which is also in the output or rejected twice");
                 return Err(column_fault(path, ROW, message));
             }
-            *fate = Fate::Rejected(Box::new(Rejection::new(reason, at(&evidence, row).map(as_evidence))));
+            *fate = Fate::Rejected(Box::new(Rejection::new(reason, at(&evidence, row).as_deref().map(as_evidence))));
         }
     }
     Ok(())
@@ -201,8 +201,8 @@ fn is_reason(reason: &str) -> bool {
 }
 
 /// A JSON object as it is, any other text under `message`.
-fn as_evidence(text: String) -> Value {
-    match serde_json::from_str(&text) {
+fn as_evidence(text: &str) -> Value {
+    match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => value,
         _ => json!({ "message": text }),
     }

@@ -179,7 +179,7 @@ fn an_interrupted_run_ends_the_program_and_all_that_it_started() {
         folder: folder.path().to_owned(),
         variables: BTreeMap::from([("PATH".to_owned(), super::USUAL_PATH.to_owned())]),
         secrets: &secrets,
-        timeout: Duration::from_secs(900),
+        timeout: Duration::from_mins(15),
         cancel: &cancel,
     };
     let outcome = std::thread::scope(|scope| {
@@ -210,7 +210,7 @@ fn values_of_variables_do_not_show_in_what_a_program_printed() {
             ("TOKEN".to_owned(), "hush-hush".to_owned()),
         ]),
         secrets: &secrets,
-        timeout: Duration::from_secs(900),
+        timeout: Duration::from_mins(15),
         cancel: &cancel,
     };
     let paths = Paths::below(folder.path());
@@ -230,7 +230,7 @@ fn python() -> Option<PathBuf> {
 }
 
 /// Runs a Python program whose body works on the table `t`, with `params` as `p`, and may set `r`, the rejects.
-fn run_python(body: &str, more: Value, cut: &Cut) -> Option<Result<Outcome, StageError>> {
+fn run_python(body: &str, more: &Value, cut: &Cut) -> Option<Result<Outcome, StageError>> {
     let python = python()?;
     let program = format!(
         "import json, sys\nimport pyarrow as pa, pyarrow.parquet as pq, pyarrow.compute as pc\n\
@@ -242,7 +242,7 @@ fn run_python(body: &str, more: Value, cut: &Cut) -> Option<Result<Outcome, Stag
     Some(trial(params).file("program.py", program.as_bytes()).run(cut))
 }
 
-fn failure(body: &str, more: Value) -> Option<String> {
+fn failure(body: &str, more: &Value) -> Option<String> {
     Some(run_python(body, more, &Cut::WHOLE)?.unwrap_err().to_string())
 }
 
@@ -252,7 +252,7 @@ fn every_row_that_a_program_leaves_out_falls_out_with_a_reason() {
         r = {'_row': [3], 'reject_reason': ['too_easy'], 'reject_evidence': ['{\"least\": %d}' % p['least']]} if t.num_rows > 3 else None\n\
         t = t.filter(pa.array(keep)).append_column('score', pa.array([0.5] * sum(keep)))";
     let more = json!({"columns": {"score": "number"}, "params": {"least": 5}});
-    let Some(outcome) = run_python(body, more, &Cut::WHOLE) else { return };
+    let Some(outcome) = run_python(body, &more, &Cut::WHOLE) else { return };
     let outcome = outcome.unwrap();
     assert_eq!((outcome.read, outcome.kept), (7, 5));
     assert_eq!(outcome.reasons(), ["dropped_by_command", "too_easy"]);
@@ -266,11 +266,11 @@ fn every_row_that_a_program_leaves_out_falls_out_with_a_reason() {
 fn slices_are_worked_on_alone_unless_the_program_wants_the_whole() {
     let body = "t = t.append_column('count', pa.array([t.num_rows] * t.num_rows, pa.int32()))";
     let columns = json!({"columns": {"count": "integer"}});
-    let Some(sliced) = run_python(body, columns.clone(), &Cut::slices(3)) else { return };
+    let Some(sliced) = run_python(body, &columns, &Cut::slices(3)) else { return };
     assert_eq!(sliced.unwrap().column("count"), [3, 3, 3, 3, 3, 3, 1].map(Value::from));
     let mut whole = columns;
     whole["whole"] = json!(true);
-    let outcome = run_python(body, whole, &Cut::slices(3).files(2)).unwrap().unwrap();
+    let outcome = run_python(body, &whole, &Cut::slices(3).files(2)).unwrap().unwrap();
     assert_eq!(outcome.column("count"), [7; 7].map(Value::from));
     assert_eq!((outcome.read, outcome.kept), (7, 7));
 }
@@ -279,13 +279,13 @@ fn slices_are_worked_on_alone_unless_the_program_wants_the_whole() {
 fn rows_are_multiplied_and_made_only_where_that_was_said() {
     let body = "new = t.slice(0, 1).set_column(t.schema.get_field_index('_row'), '_row', pa.array([None], pa.int64()))\n\
         t = pa.concat_tables([t.slice(0, 2), t.slice(0, 1), new.cast(new.schema)], promote_options='permissive')";
-    let Some(outcome) = run_python(body, json!({"adds_rows": true}), &Cut::WHOLE) else { return };
+    let Some(outcome) = run_python(body, &json!({"adds_rows": true}), &Cut::WHOLE) else { return };
     let outcome = outcome.unwrap();
     assert_eq!((outcome.rows().len(), outcome.read, outcome.kept), (4, 7, 2));
     assert_eq!(outcome.reasons(), ["dropped_by_command"; 5]);
-    let said = failure(body, json!({})).unwrap();
+    let said = failure(body, &json!({})).unwrap();
     assert!(said.contains("`adds_rows = true`"), "{said}");
-    let said = failure("t = pa.concat_tables([t, t.slice(2, 1)])", json!({})).unwrap();
+    let said = failure("t = pa.concat_tables([t, t.slice(2, 1)])", &json!({})).unwrap();
     assert!(said.contains("column `_row`: holds 2 twice"), "{said}");
 }
 
@@ -336,7 +336,7 @@ fn columns_other_than_those_declared_are_told_by_name() {
         ),
         ("r = {'_row': [1]}; t = t.slice(2)", json!({}), "column `reject_reason`: is missing"),
     ] {
-        let Some(said) = failure(body, more) else { return };
+        let Some(said) = failure(body, &more) else { return };
         assert!(said.contains(expected), "{body}: {said}");
     }
 }
@@ -348,7 +348,7 @@ fn what_data_frames_make_of_columns_is_read_back() {
         t = t.append_column('n', pa.array([1.0, None] * 3 + [2.0])).append_column('tags', pa.array([['a'], []] * 3 + [None], pa.large_list(pa.large_string())))\n\
         t = t.set_column(t.schema.get_field_index('messages'), 'messages', pa.array([[{'content': 'hi', 'role': 'user'}]] * 7))";
     let more = json!({"columns": {"n": "integer", "tags": "texts", "messages": "messages"}});
-    let Some(outcome) = run_python(body, more, &Cut::WHOLE) else { return };
+    let Some(outcome) = run_python(body, &more, &Cut::WHOLE) else { return };
     let outcome = outcome.unwrap();
     assert_eq!(outcome.rows()[0]["n"], 1);
     assert_eq!(outcome.rows()[1]["n"], Value::Null);
@@ -366,7 +366,7 @@ fn another_table_comes_out_where_that_is_said() {
         .filter(|name| !["query_id", "trace_id", "response"].contains(name))
         .collect();
     let more = json!({"table": "traces", "columns": {"response": "text"}, "params": {"names": names}});
-    let Some(outcome) = run_python(body, more, &Cut::slices(4)) else { return };
+    let Some(outcome) = run_python(body, &more, &Cut::slices(4)) else { return };
     assert_eq!(outcome.unwrap().column("response")[6], "10");
 }
 

@@ -70,8 +70,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    fn because(reason: &'static str, message: impl Into<String>) -> Option<Self> {
-        Some(Self { reason, message: message.into() })
+    fn because(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
     }
 }
 
@@ -79,10 +79,10 @@ impl Query<'_> {
     /// What the verifier of the domain says against the label.
     pub fn label_fault(&self) -> Option<Fault> {
         let label = self.label.map(str::trim).filter(|label| !label.is_empty());
-        let Some(label) = label else { return Fault::because("no_label", "there is no label") };
+        let Some(label) = label else { return Some(Fault::because("no_label", "there is no label")) };
         let bare = label.trim_matches(|letter: char| letter.is_whitespace() || ".。()（）*".contains(letter));
         if PLACEHOLDERS.iter().any(|word| bare.eq_ignore_ascii_case(word)) {
-            return Fault::because("no_label", format!("`{label}` stands where an answer should"));
+            return Some(Fault::because("no_label", format!("`{label}` stands where an answer should")));
         }
         // programs and instructions have no labels of a kind of their own; an answer that can be read is one
         let domain = if self.domain == Some("stem") { "stem" } else { "math" };
@@ -94,7 +94,7 @@ impl Query<'_> {
     /// What is missing of a choice.
     pub fn options_fault(&self) -> Option<Fault> {
         if self.options.len() < 2 {
-            return Fault::because("no_options", format!("{} options", self.options.len()));
+            return Some(Fault::because("no_options", format!("{} options", self.options.len())));
         }
         // a label that is none of the options says that one of the two is wrong
         self.label_fault().filter(|fault| fault.reason == "label_unparsable")
@@ -111,28 +111,28 @@ impl Query<'_> {
         let of_key = |key: &String| extra.as_ref().and_then(|extra| extra.get(key)).map_or(0, characters);
         let longest = keys.iter().map(of_key).max().unwrap_or(0);
         let message = format!("{longest} characters of {shortest} in {} of `extra`", keys.join(", "));
-        if longest == 0 || longest < shortest { Fault::because("no_rationale", message) } else { None }
+        if longest == 0 || longest < shortest { Some(Fault::because("no_rationale", message)) } else { None }
     }
 
     /// What is wrong with the tests.
     pub fn tests_fault(&self) -> Option<Fault> {
         let Some(tests) = self.tests.filter(|tests| !tests.trim().is_empty()) else {
-            return Fault::because("no_tests", "there are no tests");
+            return Some(Fault::because("no_tests", "there are no tests"));
         };
-        Tests::parse(tests).err().and_then(|error| Fault::because("tests_unreadable", error.to_string()))
+        Tests::parse(tests).err().map(|error| Fault::because("tests_unreadable", error.to_string()))
     }
 
     /// What is wrong with the constraints.
     pub fn constraints_fault(&self) -> Option<Fault> {
         if self.constraints.is_empty() {
-            return Fault::because("no_constraints", "there are no constraints");
+            return Some(Fault::because("no_constraints", "there are no constraints"));
         }
         self.constraints.iter().find_map(|(id, kwargs)| {
             let fault = match serde_json::from_str(kwargs.unwrap_or("{}")) {
                 Ok(kwargs) => Constraint::parse(id, &kwargs).err()?.to_string(),
                 Err(error) => format!("the parameters of `{id}` are no JSON: {error}"),
             };
-            Fault::because("constraint_unreadable", fault)
+            Some(Fault::because("constraint_unreadable", fault))
         })
     }
 }

@@ -115,13 +115,13 @@ fn points_to_figure(words: &[&str], at: usize) -> Option<String> {
 pub fn only_proof(prompt: &str) -> Option<&'static str> {
     let text = prompt.to_lowercase();
     let words = words(&text);
-    let has = |phrase: &&str| {
-        if phrase.is_ascii() { has_phrase(&words, phrase) } else { text.contains(*phrase) }
+    let has = |phrase: &str| {
+        if phrase.is_ascii() { has_phrase(&words, phrase) } else { text.contains(phrase) }
     };
-    let proof = PROOFS.iter().find(|phrase| has(phrase))?;
+    let proof = PROOFS.into_iter().find(|proof| has(proof))?;
     let asks_value = text.split('求').skip(1).any(|rest| !rest.starts_with('证'));
-    let asks = text.contains(['?', '？']) || asks_value || ASKS.iter().any(|phrase| has(&phrase));
-    (!asks).then_some(*proof)
+    let asks = text.contains(['?', '？']) || asks_value || ASKS.into_iter().any(has);
+    (!asks).then_some(proof)
 }
 
 /// Runs of letters and digits.
