@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 VENV := $(CACHE)/venv-$(shell sha256sum tests/python/requirements.txt | cut -c1-12)
 PIPELINE := $(CARGO_TARGET_DIR)/release/pipeline
 
-.PHONY: run run-offline model record build test python fmt lint docs deny ci check-generated bench verify-report
+.PHONY: run run-offline model record build test python fmt lint docs deny ci check-generated bench bench-client chaos verify-report
 
 run: model build ## fetch the small model, build the program, then run the quickstart live
 	$(PIPELINE) run datasets/quickstart/dag.toml
@@ -54,3 +54,9 @@ ci: fmt lint docs deny test run-offline run ## what must pass before a change la
 
 verify-report: ## confusion tables, misses and speeds of all verifiers on the case sets, math-verify beside ours
 	python3 tests/tools/verification_report.py
+
+bench-client: python ## the client beside Python's, against the scripted server: speed, CPU, memory, limits kept
+	$(VENV)/bin/python tests/tools/client_bench.py
+
+chaos: ## every fault of the scripted server at once and ten kills, at full size: 20,000 rows of 4 samples
+	PIPELINE_CHAOS=full cargo test --workspace --locked --test e2e every_row_survives -- --nocapture

@@ -25,5 +25,8 @@ mod serve;
 mod situations;
 mod sums;
 mod support;
+mod teacher;
+mod teacher_chaos;
+mod teacher_keys;
 mod tokens;
 mod verdicts;

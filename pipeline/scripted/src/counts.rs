@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 
-const MINUTE: Duration = Duration::from_mins(1);
-
 /// Counts since the start of the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
@@ -23,6 +21,8 @@ pub struct Stats {
     pub batch_answers: u64,
     /// Good answers to a request whose bytes had been answered before, batches included.
     pub repeated: u64,
+    /// Chat requests whose bytes had come before, whatever came of them.
+    pub asked_again: u64,
     /// Replies by status, chat and others.
     pub by_status: BTreeMap<u16, u64>,
     /// Faults by name, those that were met.
@@ -37,7 +37,8 @@ pub struct Stats {
     pub connections: u64,
     /// Chat requests whose client went away before the answer was handed over.
     pub aborted: u64,
-    /// Chat requests answered 200 in each minute since the first one came.
+    /// Chat requests that were answered in each minute since the first one came; where the limits have another length of
+    /// window, in each of these.
     pub by_minute: Vec<u64>,
     /// Files that were uploaded.
     pub files: u64,
@@ -60,9 +61,10 @@ struct Asked {
 }
 
 /// The counters.
-#[derive(Default)]
 pub(crate) struct Counts {
     tally: Mutex<Tally>,
+    /// Stretch of time that counts as a minute.
+    minute: Duration,
 }
 
 /// The place of a request among all and among its equals, both from 0.
@@ -84,6 +86,10 @@ pub(crate) enum Ending {
 }
 
 impl Counts {
+    pub(crate) fn new(minute: Duration) -> Self {
+        Self { tally: Mutex::default(), minute }
+    }
+
     fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,6 +106,7 @@ impl Counts {
         asked.times = asked.times.saturating_add(1);
         tally.first.get_or_insert_with(Instant::now);
         let stats = &mut tally.stats;
+        stats.asked_again += u64::from(attempt > 0);
         let number = stats.requests;
         stats.requests += 1;
         stats.in_flight += 1;
@@ -136,7 +143,7 @@ impl Counts {
                 }
                 if is_answer {
                     tally.stats.answers += 1;
-                    tally.minute();
+                    tally.minute(self.minute);
                     return tally.answered(hash);
                 }
             }
@@ -212,9 +219,11 @@ impl Tally {
         *self.stats.by_status.entry(status).or_default() += 1;
     }
 
-    fn minute(&mut self) {
+    fn minute(&mut self, length: Duration) {
+        const MOST: u128 = 1 << 20;
         let elapsed = self.first.map(|first| first.elapsed()).unwrap_or_default();
-        let minute = usize::try_from(elapsed.as_secs() / MINUTE.as_secs()).unwrap_or(usize::MAX);
+        let minute = (elapsed.as_nanos() / length.as_nanos().max(1)).min(MOST);
+        let minute = usize::try_from(minute).unwrap_or_default();
         let minutes = &mut self.stats.by_minute;
         if minutes.len() <= minute {
             minutes.resize(minute + 1, 0);

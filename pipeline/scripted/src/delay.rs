@@ -90,6 +90,7 @@ impl FromStr for Delay {
 impl fmt::Display for Delay {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Fixed(Duration::ZERO) => write!(formatter, "0s"),
             Self::Fixed(duration) => write!(formatter, "{duration:?}"),
             Self::Uniform(from, to) => write!(formatter, "uniform:{from:?},{to:?}"),
             Self::Lognormal(median, sigma) => write!(formatter, "lognormal:{median:?},{sigma}"),

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use scripted_server::{Options, Server};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// A scripted, faulty model server with the protocol of OpenAI, for tests of everything that asks a model.
 ///
@@ -52,19 +53,18 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let mut server = Server::start_at(arguments.options, SocketAddr::new(arguments.host, arguments.port))?;
     let mut out = std::io::stdout();
-    writeln!(out, "listening on {}", server.url())?;
-    out.flush()?;
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(interrupted())?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        // watched before the address is told: who knows it may send a signal
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        writeln!(out, "listening on {}", server.url())?;
+        out.flush()?;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::io::Result::Ok(())
+    })?;
     server.stop();
     writeln!(out, "{}", serde_json::to_string(&server.stats())?)?;
     Ok(())
-}
-
-/// Ends at SIGINT or SIGTERM.
-async fn interrupted() -> std::io::Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminate.recv() => Ok(()),
-    }
 }

@@ -40,7 +40,7 @@ impl Service {
             faults: FaultTable::new(options.faults.every, &options.faults.shares).map_err(StartError::Options)?,
             rules: Rules::new(options.answers.rules.as_deref(), &rules)?,
             decide,
-            counts: Counts::default(),
+            counts: Counts::new(options.limits.window_length.unwrap_or(Duration::from_mins(1))),
             limiter: Limiter::new(&options.limits),
             places: places.map(|places| Semaphore::new(places.max(1) as usize)),
             desk: Desk::default(),
