@@ -4,6 +4,7 @@ SHELL := /bin/bash
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pipeline
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 VENV := $(CACHE)/venv-$(shell sha256sum tests/python/requirements.txt | cut -c1-12)
+BENCH_VENV := $(CACHE)/venv-bench-$(shell sha256sum tests/python/requirements-bench.txt | cut -c1-12)
 PIPELINE := $(CARGO_TARGET_DIR)/release/pipeline
 
 .PHONY: run run-offline model record build test python fmt lint docs deny ci check-generated bench bench-client chaos verify-report
@@ -55,8 +56,13 @@ ci: fmt lint docs deny test run-offline run ## what must pass before a change la
 verify-report: ## confusion tables, misses and speeds of all verifiers on the case sets, math-verify beside ours
 	python3 tests/tools/verification_report.py
 
-bench-client: python ## the client beside Python's, against the scripted server: speed, CPU, memory, limits kept
-	$(VENV)/bin/python tests/tools/client_bench.py
+bench-client: $(BENCH_VENV)/ready ## the client beside Python's, against the scripted server: speed, CPU, memory, limits kept
+	$(BENCH_VENV)/bin/python tests/tools/client_bench.py
+
+$(BENCH_VENV)/ready: tests/python/requirements-bench.txt
+	python3 -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/python/requirements-bench.txt
+	touch $@
 
 chaos: ## every fault of the scripted server at once and ten kills, at full size: 20,000 rows of 4 samples
 	PIPELINE_CHAOS=full cargo test --workspace --locked --test e2e every_row_survives -- --nocapture

@@ -5,7 +5,8 @@
 //! | B019 many requests meet 429 at once | `requests_that_meet_429_together_wait_together` |
 //! | B020 rows that still see 429 at the last attempt | `rate_limits_delay_rows_and_drop_none` |
 //! | B022 a hidden cap on connections | `as_many_requests_are_in_flight_as_are_allowed` |
-//! | B023, B025 batches that expire, and a client that dies after submitting | `pipeline/models/tests/batch.rs` |
+//! | B023 a batch that expires with most requests done | `an_expired_batch_is_taken_in_and_only_its_rest_asked_again` |
+//! | B025 a client that dies after submitting batches | `a_client_that_dies_finds_the_batches_it_submitted` |
 //! | B026 the chain of thought in one of five places | `reasoning_is_parted_from_the_answer_wherever_it_stands` |
 //! | B028, B029 judgements that cannot be parsed, or drift in type and range | `stages/curate/src/asking`, kinds `judge_queries` and `judge_traces` |
 
@@ -186,4 +187,43 @@ fn a_limit_of_requests_is_kept_without_loss() {
     let traces = project.rows("paths", &[]);
     let ids: BTreeSet<&str> = traces.iter().map(|row| row["trace_id"].as_str().unwrap()).collect();
     assert_eq!((ids.len(), server.stats().answers, server.stats().repeated), (120, 120, 0));
+}
+
+#[test]
+fn an_expired_batch_is_taken_in_and_only_its_rest_asked_again() {
+    const ROWS: u64 = 60;
+    let mut options = Options { seed: 2, ..Options::default() };
+    options.batches.batch_expired_share = 0.5;
+    options.batches.batch_unanswered_share = Some(0.3);
+    let server = Server::start(options).unwrap();
+    let project = project(&server.url(), "batch = { requests = 20, poll_seconds = 1 }", ROWS, 1);
+    project.edit("max_tokens = 256", "max_tokens = 256\nmax_errors = 0.5");
+    project.run(&[]).ok();
+    project.run(&["--retry-errors"]).ok();
+    let counts = project.success("paths")["counts"].clone();
+    assert_eq!((&counts["kept"], &counts["transient"]), (&ROWS.into(), &0.into()));
+    let stats = server.stats();
+    assert!(stats.batches > 3, "no batch expired: {stats:?}");
+    assert_eq!((stats.batch_answers, stats.repeated, stats.requests), (ROWS, 0, 0));
+}
+
+#[test]
+fn a_client_that_dies_finds_the_batches_it_submitted() {
+    const ROWS: u64 = 60;
+    let mut options = Options::default();
+    options.batches.batch_delay = Duration::from_secs(3);
+    let server = Server::start(options).unwrap();
+    let project = project(&server.url(), "batch = { requests = 20, poll_seconds = 1 }", ROWS, 1);
+    for batches in 1..=2 {
+        let mut child = project.start("run", &["--json"]);
+        while server.stats().batches < batches && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    project.run(&[]).ok();
+    assert_eq!(project.success("paths")["counts"]["kept"], ROWS);
+    let stats = server.stats();
+    assert_eq!((stats.batches, stats.batch_answers, stats.repeated), (3, ROWS, 0), "{stats:?}");
 }
