@@ -67,7 +67,7 @@ fn echoing() -> Options {
 fn a_key_is_nowhere_but_in_the_environment() {
     let server = Server::start(echoing()).unwrap();
     let more = format!("max_in_flight = 8\napi_key_env = \"{VARIABLE}\"");
-    let project = teacher::project(&server.url(), &more, 60, 2);
+    let project = teacher::project(&server.url(), &more, 60, 1);
     project.edit("max_tokens = 256", "max_tokens = 256\nmax_errors = 0.5");
     let mut printed = Vec::new();
     let mut call = |project: &Project, command: &str, arguments: &[&str]| {
