@@ -1,10 +1,13 @@
 //! What a server says is left of a limit, spread over the time until it is renewed.
 //!
-//! Waiting `reset / remaining` between requests is right for every way of counting in use. Where all is renewed at once it
-//! spreads what is left to the end of the window. Where room comes back steadily, and `reset` is the time until all is
-//! back, it settles at the server's rate with half of the room left. Requests sent after the one that a reply answers are
-//! taken off what the reply says is left.
+//! Waiting `reset / remaining` between requests is right for most ways of counting. Where all is renewed at once it spreads
+//! what is left to the end of the window. Where room comes back steadily, and `reset` is the time until all is back, it
+//! settles at the server's rate with half of the room left. Only where the last minute is counted and `reset` is always a
+//! whole minute it settles at half the rate; so as long as something is left, requests also go at the rate of the whole
+//! limit a minute, and when nothing is, room comes back as our own requests grow older than a minute. Requests sent after
+//! the one that a reply answers are taken off what the reply says is left.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::limits::Limit;
@@ -17,7 +20,14 @@ const FRESH: Duration = Duration::from_secs(5);
 const GUARD: Duration = Duration::from_millis(20);
 /// Places may be used so much later than planned without being lost.
 const SLACK: Duration = Duration::from_millis(50);
+/// A time to the renewal that is the longest for so long does not run down.
+const STANDING: Duration = Duration::from_secs(5);
+const ROUNDED: Duration = Duration::from_secs(1);
 const LEAST_WINDOW: Duration = Duration::from_secs(1);
+/// Windows are at least so long where nothing else is known.
+const MINUTE: Duration = Duration::from_mins(1);
+/// The share of the whole limit that is used: spacing is never quite even on the way to the server.
+const MARGIN: f64 = 0.985;
 
 /// What is left of one limit.
 #[derive(Debug, Default)]
@@ -34,6 +44,10 @@ struct Told {
     last: Instant,
     /// Number of the last request whose reply was looked at.
     number: u64,
+    /// Since when the time to the renewal has been the longest.
+    standing: Option<Instant>,
+    /// What was sent in the last window, and when.
+    sent: VecDeque<(Instant, f64)>,
 }
 
 impl Quota {
@@ -48,10 +62,21 @@ impl Quota {
         if is_old || latency > FRESH {
             return;
         }
-        let window = self.0.as_ref().map_or(LEAST_WINDOW, |told| told.window).max(limit.reset);
-        let last = self.0.as_ref().map_or(now, |told| told.last);
         let (left, until) = (limit.remaining - later, now + limit.reset + GUARD);
-        self.0 = Some(Told { left, until, limit: limit.allowed, window, last, number });
+        let told = self.0.get_or_insert_with(|| Told {
+            left,
+            until,
+            limit: None,
+            window: LEAST_WINDOW,
+            last: now,
+            number,
+            standing: None,
+            sent: VecDeque::new(),
+        });
+        let window = told.window.max(limit.reset);
+        let is_longest = limit.reset + ROUNDED >= window && limit.reset > ROUNDED;
+        told.standing = told.standing.or(Some(now)).filter(|_| is_longest);
+        (told.left, told.until, told.limit, told.window, told.number) = (left, until, limit.allowed, window, number);
     }
 
     /// When a request may go that needs `cost`. `patience` is the longest wait for a renewal.
@@ -61,23 +86,50 @@ impl Quota {
             told.left = told.limit.unwrap_or(f64::INFINITY);
             told.until = now + told.window;
         }
+        if told.standing.is_some_and(|since| now.saturating_duration_since(since) >= STANDING) {
+            told.let_age(now);
+        }
         let time = told.until - now;
         if told.left < cost.min(told.limit.unwrap_or(cost)) {
             // Beyond the patience the request may as well go and be refused: then the run ends with a reason.
-            return if time > patience { now } else { told.until };
+            return if time > patience { now } else { told.renewal() };
         }
         if time > MOST_SPREAD {
             return now;
         }
-        told.last + Duration::try_from_secs_f64(time.as_secs_f64() * cost / told.left).unwrap_or_default()
+        let whole = told.limit.map_or(0.0, |limit| MARGIN * limit / told.window.max(MINUTE).as_secs_f64());
+        let a_second = (told.left / time.as_secs_f64()).max(whole);
+        told.last + Duration::try_from_secs_f64(cost / a_second).unwrap_or_default()
     }
 
     /// A request goes out that needs `cost`.
     pub(super) fn sent(&mut self, now: Instant, cost: f64, ready: Instant) {
         if let Some(told) = &mut self.0 {
             told.left -= cost;
+            while told.sent.front().is_some_and(|(sent, _)| *sent + told.window + ROUNDED < now) {
+                told.sent.pop_front();
+            }
+            told.sent.push_back((now, cost));
             told.last = ready.clamp(now.checked_sub(SLACK).unwrap_or(now), now);
         }
+    }
+}
+
+impl Told {
+    /// Gives back the room of requests that the server no longer counts.
+    fn let_age(&mut self, now: Instant) {
+        while let Some((sent, cost)) = self.sent.front().copied()
+            && sent + self.window + GUARD <= now
+        {
+            self.left += cost;
+            self.sent.pop_front();
+        }
+    }
+
+    /// When there is room again.
+    fn renewal(&self) -> Instant {
+        let oldest = self.sent.front().filter(|_| self.standing.is_some());
+        oldest.map_or(self.until, |(sent, _)| self.until.min(*sent + self.window + GUARD))
     }
 }
 
@@ -97,11 +149,12 @@ mod tests {
         let now = Instant::now();
         let mut quota = Quota::default();
         assert_eq!(quota.ready(now, 1.0, PATIENCE), now);
-        quota.tell(now, 1, SECOND, told(29.0, 30 * SECOND), 0.0);
+        quota.tell(now, 1, SECOND, told(60.0, 30 * SECOND), 0.0);
         let wait = quota.ready(now, 1.0, PATIENCE) - now;
-        assert!((wait.as_secs_f64() - 30.0 / 29.0).abs() < 0.01, "{wait:?}");
-        quota.tell(now, 2, SECOND, told(29.0, 30 * SECOND), 14.0);
-        assert!((quota.ready(now, 1.0, PATIENCE) - now).as_secs_f64() > 1.9, "later requests are taken off");
+        assert!((wait.as_secs_f64() - 0.5).abs() < 0.01, "{wait:?}");
+        quota.tell(now, 2, SECOND, told(40.0, 20 * SECOND), 20.0);
+        let wait = quota.ready(now, 1.0, PATIENCE) - now;
+        assert!((0.9..1.1).contains(&wait.as_secs_f64()), "later requests are taken off: {wait:?}");
     }
 
     #[test]
@@ -114,6 +167,15 @@ mod tests {
         assert!(quota.ready(ready, 1.0, PATIENCE) <= ready);
         quota.sent(ready, 1.0, ready);
         assert!(quota.ready(ready, 1.0, PATIENCE) > ready);
+    }
+
+    #[test]
+    fn a_limit_of_the_last_minute_is_used_as_a_whole() {
+        let now = Instant::now();
+        let mut quota = Quota::default();
+        quota.tell(now, 1, SECOND, told(3.0, 60 * SECOND), 0.0);
+        let wait = quota.ready(now, 1.0, PATIENCE) - now;
+        assert!((wait.as_secs_f64() - 1.0 / MARGIN).abs() < 0.01, "{wait:?}");
     }
 
     #[test]
