@@ -310,7 +310,7 @@ mod tests {
             assert!(budget.agree_on_currency("b", &other).is_err());
             budget.reserve().await.unwrap().spend(10, 1.5);
             let error = budget.reserve().await.err().unwrap();
-            assert_eq!(error.to_string(), "budget spent: 1.5000 of 1.0000 EUR used; answers so far are kept");
+            assert!(error.to_string().starts_with("budget spent: 1.5000 of 1.0000 EUR used; "), "{error}");
         });
     }
 }

@@ -374,7 +374,7 @@ fn money_is_counted_by_the_price() {
     let mut setup = Setup::new(&server.url).with("price", "{ input = 1000.0, output = 500.0, currency = \"EUR\" }");
     setup.budget.money = Some(0.05);
     let error = ensure(&*setup.open(), &requests(50)).unwrap_err();
-    assert_eq!(error.to_string(), "budget spent: 0.0600 of 0.0500 EUR used; answers so far are kept");
+    assert!(error.to_string().starts_with("budget spent: 0.0600 of 0.0500 EUR used; "), "{error}");
     setup.budget.money = None;
     let counts = ensure(&*setup.open(), &requests(50)).unwrap();
     assert!((counts.money - 47.0 * 0.02).abs() < 1e-9, "{}", counts.money);

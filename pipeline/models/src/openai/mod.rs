@@ -23,6 +23,7 @@ mod learned;
 mod limits;
 mod pace;
 mod pass;
+mod pieces;
 mod quota;
 mod stream;
 mod window;
