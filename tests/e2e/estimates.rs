@@ -127,7 +127,7 @@ fn a_spent_budget_ends_the_run_with_its_own_code_and_a_larger_one_goes_on() {
     assert!(run.json()["spent"]["stored"].as_u64().unwrap() > 0);
     assert!(server.calls() > before);
     // what was in flight when the budget ended arrived and was kept
-    assert_eq!((server.calls(), server.repeated()), (2700, 0));
+    assert_eq!((server.calls(), server.asked_again()), (2700, 0));
 }
 
 #[test]

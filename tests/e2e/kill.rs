@@ -20,7 +20,7 @@ fn undisturbed() -> (AllBytes, Duration) {
     let begun = Instant::now();
     project.call("run", &ARGUMENTS).ok();
     let took = begun.elapsed();
-    assert_eq!(server.repeated(), 0);
+    assert_eq!(server.asked_again(), 0);
     (all_bytes(&project), took)
 }
 
@@ -47,7 +47,7 @@ fn a_kill_at_any_moment_costs_only_what_was_in_flight() {
         let rerun = project.call("run", &ARGUMENTS).ok();
         assert!(!rerun.states().values().any(|state| state == "failed"));
         assert!(all_bytes(&project) == expected, "other bytes after a kill at {moment:?}");
-        assert!(server.repeated() <= IN_FLIGHT, "{} repeated after a kill at {moment:?}", server.repeated());
+        assert!(server.asked_again() <= IN_FLIGHT, "{} repeated after a kill at {moment:?}", server.asked_again());
     }
     assert!(interrupted >= 15, "only {interrupted} runs were killed before their end");
 }
@@ -61,7 +61,7 @@ fn two_runs_at_once_both_end_well_with_one_result() {
     ended(one.wait_with_output().unwrap()).ok();
     ended(two.wait_with_output().unwrap()).ok();
     assert!(all_bytes(&project) == expected);
-    assert_eq!(server.repeated(), 0);
+    assert_eq!(server.asked_again(), 0);
 }
 
 #[test]
@@ -114,5 +114,5 @@ fn an_interrupt_ends_the_run_with_its_own_code_and_the_next_run_goes_on() {
     let interrupted = ended(child.wait_with_output().unwrap());
     assert_eq!(interrupted.code, 130, "{interrupted:?}");
     project.call("run", &ARGUMENTS).ok();
-    assert!(server.repeated() <= IN_FLIGHT);
+    assert!(server.asked_again() <= IN_FLIGHT);
 }

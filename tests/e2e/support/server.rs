@@ -25,7 +25,7 @@ impl Server {
     }
 
     /// Number of requests beyond the first of each.
-    pub fn repeated(&self) -> u64 {
+    pub fn asked_again(&self) -> u64 {
         self.0.stats().asked_again
     }
 }
