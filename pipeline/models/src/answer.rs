@@ -72,7 +72,7 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
         text,
         reasoning: split.reasoning,
         answer_text: split.answer,
-        finish_reason: choice.finish_reason.and_then(|reason| reason.as_str().map(str::to_owned)),
+        finish_reason: choice.finish_reason.and_then(into_text),
         prompt_tokens: usage.prompt_tokens.as_ref().and_then(count),
         cached_tokens: usage.cached(),
         completion_tokens: usage.completion_tokens.as_ref().and_then(count),
@@ -82,9 +82,9 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
             .tool_calls
             .filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()))
             .map(|calls| calls.to_string()),
-        model: body.model.and_then(|model| model.as_str().map(str::to_owned)),
-        tokenizer: body.tokenizer.and_then(|digest| digest.as_str().map(str::to_owned)),
-        template: body.template.and_then(|digest| digest.as_str().map(str::to_owned)),
+        model: body.model.and_then(into_text),
+        tokenizer: body.tokenizer.and_then(into_text),
+        template: body.template.and_then(into_text),
     })
 }
 
@@ -129,6 +129,14 @@ impl Counts {
     fn cached(&self) -> Option<u64> {
         let details = self.prompt_tokens_details.as_ref().and_then(|details| details.get("cached_tokens"));
         details.or(self.prompt_cache_hit_tokens.as_ref()).and_then(count)
+    }
+}
+
+/// The text of a value that is one.
+fn into_text(value: Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text),
+        _ => None,
     }
 }
 

@@ -6,13 +6,18 @@ use std::io::{self, Read};
 use zstd::bulk::{Compressor, Decompressor};
 
 const LEVEL: i32 = 3;
+/// For short calls, whose letters are left as they are: tables of letters would be a large part of the frame, and most
+/// of the time that it takes to read it.
+const SHORT_LEVEL: i32 = -1;
+/// Bytes up to which a call is short.
+const SHORT: usize = 4096;
 /// No single call is larger when unpacked; a guard against a payload that lies about itself.
 const MOST_BYTES: usize = 1 << 30;
 /// A buffer that has grown beyond this is given back, so that one long answer does not stay in memory for good.
 const KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
-    static PACKING: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static PACKING: RefCell<[Option<Compressor<'static>>; 2]> = const { RefCell::new([None, None]) };
     static UNPACKING: RefCell<Option<Unpacking>> = const { RefCell::new(None) };
 }
 
@@ -23,9 +28,12 @@ struct Unpacking {
 
 /// Compresses bytes into one frame that tells its size.
 pub(super) fn pack(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    PACKING.with_borrow_mut(|context| match context {
-        Some(context) => context.compress(bytes),
-        None => context.insert(Compressor::new(LEVEL)?).compress(bytes),
+    PACKING.with_borrow_mut(|[long, short]| {
+        let (context, level) = if bytes.len() > SHORT { (long, LEVEL) } else { (short, SHORT_LEVEL) };
+        match context {
+            Some(context) => context.compress(bytes),
+            None => context.insert(Compressor::new(level)?).compress(bytes),
+        }
     })
 }
 

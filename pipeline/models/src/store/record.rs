@@ -12,11 +12,13 @@
 //! The header has a sum of its own, so that after damage the next record can be found by looking for it.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 use serde::Deserialize;
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -92,13 +94,40 @@ pub(super) fn decode(payload: &[u8]) -> Option<StoredCall> {
     unpack(payload, |json| serde_json::from_slice(json).ok())
 }
 
-/// What came back alone: the request, which whoever looks for it has, is passed over.
+/// What came back alone. The rest, which whoever looks for it has, is passed over; where the reply comes first, it is not
+/// even looked at: the sum of the payload was right, so it is what was written.
 pub(super) fn decode_reply(payload: &[u8]) -> Option<Reply> {
-    #[derive(Deserialize)]
-    struct Replied {
-        reply: Reply,
+    unpack(payload, |json| {
+        let mut reply = None;
+        let ended = serde_json::Deserializer::from_slice(json).deserialize_map(ReplyOf(&mut reply));
+        // leaving before the end of the object is an error for the reader of JSON, and none here
+        if reply.is_none() {
+            ended.ok()?;
+        }
+        reply
+    })
+}
+
+/// Takes the reply out of a call's JSON and stops.
+struct ReplyOf<'a>(&'a mut Option<Reply>);
+
+impl<'de> Visitor<'de> for ReplyOf<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a call")
     }
-    unpack(payload, |json| serde_json::from_slice(json).ok()).map(|replied: Replied| replied.reply)
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            if name == "reply" {
+                *self.0 = Some(map.next_value()?);
+                return Ok(());
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
 }
 
 /// What a list of calls needs of each.
@@ -195,5 +224,33 @@ impl Header {
             length: u32::from_le_bytes(*length),
             sum: u64::from_le_bytes(*sum),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_reply_is_found_wherever_it_stands() {
+        let parts = [
+            ("model", json!({"model": "m", "revision": null})),
+            ("request", json!({"messages": [{"role": "user", "content": "\"reply\""}], "reply": 1})),
+            ("reply", json!({"answer": "{\"choices\": []}"})),
+            ("stage", json!("s")),
+        ];
+        let expected = Some(Reply::Answer("{\"choices\": []}".to_owned()));
+        for turn in 0..parts.len() {
+            let mut parts = parts.clone();
+            parts.rotate_left(turn);
+            let call: serde_json::Map<String, Value> =
+                parts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            assert_eq!(decode_reply(&pack(&serde_json::to_vec(&call).unwrap()).unwrap()), expected, "{turn}");
+        }
+        for text in ["{}", "[]", "{\"reply\": 1}", "{\"reply\": {\"answer\": \"cut", ""] {
+            assert_eq!(decode_reply(&pack(text.as_bytes()).unwrap()), None, "{text}");
+        }
     }
 }

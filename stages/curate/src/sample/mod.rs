@@ -173,7 +173,7 @@ const TEMPLATE: &str = "template";
 /// Most samples of one query: those of a row are in memory together.
 const MOST_SAMPLES: u32 = 4096;
 /// Requests of several rows that are in memory together.
-const REQUESTS: usize = 1024;
+const REQUESTS: usize = 256;
 
 impl Stage for Sample {
     const KIND: &'static str = "sample";

@@ -116,6 +116,10 @@ impl<'a> Asking<'a> {
     }
 
     fn answers(&self, requests: &[Request]) -> Result<Vec<Recorded>, StageError> {
+        // what one thread reads stays in its caches and its part of the heap
+        if requests.len() <= READ_TOGETHER {
+            return self.model.answers(requests).map_err(|error| calls::model_error(&error));
+        }
         let parts: Result<Vec<Vec<Recorded>>, ModelError> =
             requests.par_chunks(READ_TOGETHER).map(|part| self.model.answers(part)).collect();
         Ok(parts.map_err(|error| calls::model_error(&error))?.into_iter().flatten().collect())
