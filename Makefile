@@ -26,6 +26,7 @@ build: ## the program, optimised
 
 test: python check-generated ## every test
 	-sh datasets/quickstart/fetch_model.sh # tests that need the model say so and skip without it
+	-sh tests/tools/fetch_llama_server.sh # the same for a real teacher
 	PIPELINE_PYTHON=$(VENV)/bin/python cargo test --workspace --locked
 
 python: $(VENV)/ready ## the Python packages that tests read results with

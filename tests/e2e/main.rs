@@ -19,6 +19,7 @@ mod kill;
 mod layout;
 mod live;
 mod quickstart;
+mod real_teacher;
 mod recorded;
 mod scores;
 mod serve;

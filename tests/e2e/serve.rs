@@ -8,11 +8,11 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use crate::quickstart::python;
 use crate::support::{Ended, Project, ended, model, program, repository};
 
-const KEY: &str = "sk-of-the-test";
+pub const KEY: &str = "sk-of-the-test";
 const NAME: &str = "smollm2-135m-instruct-q4_1";
 
 /// A served model; ended with this value.
-struct Serving {
+pub struct Serving {
     child: Child,
     errors: BufReader<ChildStderr>,
     line: String,
@@ -20,7 +20,7 @@ struct Serving {
 
 impl Serving {
     /// Serves a model on a free port and waits until it listens.
-    fn start(model: &Path, arguments: &[&str]) -> Self {
+    pub fn start(model: &Path, arguments: &[&str]) -> Self {
         let mut child = program()
             .arg("serve")
             .arg(model)
@@ -41,7 +41,7 @@ impl Serving {
     }
 
     /// `base_url` for clients.
-    fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         self.line.split_whitespace().find(|word| word.starts_with("http://")).unwrap()
     }
 
