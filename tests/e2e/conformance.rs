@@ -45,6 +45,7 @@ impl Model for Echo {
             completion_tokens: Some(1),
             token_ids: None,
             token_logprobs: None,
+            tokens_incomplete: false,
             tool_calls: None,
             model: None,
             tokenizer: None,

@@ -19,6 +19,10 @@ use pipeline_models::{
     Budget, BudgetConfig, CallStore, Message, ModelConfig, OpenOptions, Request, Sampling, Timing, open,
 };
 
+/// Stages make and drop many texts of all sizes at once on several threads; the allocator of the system is slower at it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const TICKS_A_SECOND: f64 = 100.0;
 
 fn main() -> Result<(), Box<dyn Error>> {

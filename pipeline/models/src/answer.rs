@@ -27,10 +27,13 @@ pub struct Answer {
     pub cached_tokens: Option<u64>,
     /// Tokens of the answer by the model's own tokenizer, reasoning included.
     pub completion_tokens: Option<u64>,
-    /// Ids of the answer's tokens, the end token included; `None` unless the server gives all of them.
+    /// Ids of the answer's tokens, the end token included; `None` unless the server gives as many as it counts.
     pub token_ids: Option<Vec<u32>>,
     /// Log-probability of each token of the answer; `None` unless the server gives all of them.
     pub token_logprobs: Option<Vec<f32>>,
+    /// The server listed tokens, but others than it counts: what it listed is left out above. llama.cpp's server lists
+    /// the tokens of a character that has several as one, and leaves the end token out of streams.
+    pub tokens_incomplete: bool,
     /// Tool calls of the message as JSON text.
     pub tool_calls: Option<String>,
     /// Name under which the server says it answered.
@@ -68,6 +71,10 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
     let usage = body.usage.unwrap_or_default();
     let tokens = choice.logprobs.map(|logprobs| Tokens::of(&logprobs)).unwrap_or_default();
     let listed = choice.token_ids.and_then(|ids| ids.as_array()?.iter().map(token_id).collect());
+    let ids: Option<Vec<u32>> = listed.or(tokens.ids);
+    let completion_tokens = usage.completion_tokens.as_ref().and_then(count);
+    let tokens_incomplete =
+        ids.as_ref().is_some_and(|ids| completion_tokens.is_some_and(|count| count != ids.len() as u64));
     Ok(Answer {
         text,
         reasoning: split.reasoning,
@@ -75,9 +82,10 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
         finish_reason: choice.finish_reason.and_then(into_text),
         prompt_tokens: usage.prompt_tokens.as_ref().and_then(count),
         cached_tokens: usage.cached(),
-        completion_tokens: usage.completion_tokens.as_ref().and_then(count),
-        token_ids: listed.or(tokens.ids),
-        token_logprobs: tokens.logprobs,
+        completion_tokens,
+        token_ids: ids.filter(|_| !tokens_incomplete),
+        token_logprobs: tokens.logprobs.filter(|_| !tokens_incomplete),
+        tokens_incomplete,
         tool_calls: message
             .tool_calls
             .filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()))
@@ -227,6 +235,15 @@ mod tests {
         let answer = parse_answer(raw).unwrap();
         assert_eq!(answer.token_ids, Some(vec![7, 2]));
         assert_eq!(answer.token_logprobs, Some(vec![-0.5, -0.25]));
+        assert!(!answer.tokens_incomplete);
+        // a count that is not that of the list
+        for (count, is_whole) in [(2, true), (1, false), (3, false)] {
+            let counted = raw.replace("]}}]}", &format!("]}}}}],\"usage\":{{\"completion_tokens\":{count}}}}}"));
+            let answer = parse_answer(&counted).unwrap();
+            assert_eq!(answer.completion_tokens, Some(count));
+            assert_eq!(answer.tokens_incomplete, !is_whole);
+            assert_eq!((answer.token_ids.is_some(), answer.token_logprobs.is_some()), (is_whole, is_whole));
+        }
         let without_ids = raw.replace(r#""id":7,"#, "");
         let answer = parse_answer(&without_ids).unwrap();
         assert_eq!(answer.token_ids, None);

@@ -166,6 +166,11 @@ pub enum Note {
     },
     /// Log-probabilities were asked for and the server gives none.
     NoLogprobs,
+    /// The server lists other tokens than it counts.
+    TokensIncomplete {
+        /// Answers with log-probabilities are from now on asked for whole.
+        is_stream: bool,
+    },
     /// A request that failed in several runs, while others were answered, is from now on a row error.
     GivenUp {
         /// The last failure.
@@ -211,6 +216,12 @@ impl fmt::Display for Note {
             Self::NoLogprobs => {
                 formatter.write_str("the server gives no log-probabilities, although they were asked for")
             }
+            Self::TokensIncomplete { is_stream: false } => formatter.write_str(
+                "the server lists other tokens than it counts for some answers; these have no token ids and log-probabilities",
+            ),
+            Self::TokensIncomplete { is_stream: true } => formatter.write_str(
+                "the server leaves tokens out of streamed answers; these have no token ids and log-probabilities, and such answers are asked for whole from now on (`stream = \"never\"` asks so from the start)",
+            ),
             Self::GivenUp { message } => write!(
                 formatter,
                 "a request that failed in several runs, while others were answered, is given up as a row error: {message}"

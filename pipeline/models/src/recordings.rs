@@ -346,6 +346,7 @@ impl From<RecordedAnswer> for Answer {
             completion_tokens: recorded.completion_tokens,
             token_ids: recorded.token_ids,
             token_logprobs: recorded.token_logprobs,
+            tokens_incomplete: false,
             tool_calls: recorded.tool_calls,
             model: recorded.model,
             tokenizer: recorded.tokenizer,

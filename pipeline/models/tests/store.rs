@@ -268,7 +268,7 @@ fn recordings_written_from_a_store_give_the_same_answers() {
         (CallKey::of(&model(), &refused), refused.clone().into(), row_error),
     ];
     for (key, request, reply) in more {
-        store.append(&key, &StoredCall { reply, request, ..call(0).1 }).unwrap();
+        store.append(&key, &StoredCall { request, reply, ..call(0).1 }).unwrap();
     }
     for name in ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"] {
         let file = folder.path().join(name);

@@ -31,6 +31,10 @@ use serde_json::{Value, json};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const SAMPLES: usize = 8;
 /// Rows of a task, as the engine cuts them.
 const SLICE: u64 = pipeline_core::env::SHARD_ROWS;

@@ -23,6 +23,9 @@ pub(super) struct Abilities {
     samples: u32,
     lacks: [AtomicBool; 4],
     told_logprobs: AtomicBool,
+    told_tokens: AtomicBool,
+    /// Streams were seen to lack tokens.
+    streams_lack_tokens: AtomicBool,
 }
 
 /// An ability that a server may lack.
@@ -46,6 +49,8 @@ impl Abilities {
             samples: config.samples_per_request.map_or(1, std::num::NonZeroU32::get),
             lacks: Default::default(),
             told_logprobs: AtomicBool::new(false),
+            told_tokens: AtomicBool::new(false),
+            streams_lack_tokens: AtomicBool::new(false),
         }
     }
 
@@ -59,7 +64,10 @@ impl Abilities {
         let is_streamed = match self.streaming {
             Streaming::Never => false,
             Streaming::Always => true,
-            Streaming::Auto => request.sampling.max_tokens >= LONG,
+            Streaming::Auto => {
+                let needs_tokens = request.sampling.logprobs && self.streams_lack_tokens.load(Ordering::Relaxed);
+                request.sampling.max_tokens >= LONG && !needs_tokens
+            }
         };
         let in_words = self.structured == StructuredOutput::Prompt || self.lacks(Ability::Schema);
         Shape {
@@ -118,6 +126,17 @@ impl Abilities {
         (!self.told_logprobs.swap(true, Ordering::Relaxed)).then_some(Note::NoLogprobs)
     }
 
+    /// The list of an answer's tokens is not whole; what to tell, the first time. Where the configuration leaves it open,
+    /// answers are then no longer streamed if their tokens are wanted.
+    pub(super) fn tokens_incomplete(&self, request: &Request) -> Option<Note> {
+        let is_stream = self.streaming == Streaming::Auto && self.shape(request, 1).is_streamed;
+        if is_stream {
+            let was_known = self.streams_lack_tokens.swap(true, Ordering::Relaxed);
+            return (!was_known).then_some(Note::TokensIncomplete { is_stream });
+        }
+        (!self.told_tokens.swap(true, Ordering::Relaxed)).then_some(Note::TokensIncomplete { is_stream })
+    }
+
     fn lacks(&self, ability: Ability) -> bool {
         self.lacks[ability as usize].load(Ordering::Relaxed)
     }
@@ -146,6 +165,21 @@ mod tests {
             let abilities = abilities(keys);
             let streamed = [4095, 4096].map(|tokens| abilities.shape(&request(tokens), 1).is_streamed);
             assert_eq!(streamed, [short, long], "{keys}");
+        }
+    }
+
+    #[test]
+    fn answers_whose_streams_lack_tokens_are_asked_for_whole() {
+        let mut wanting = request(8192);
+        wanting.sampling.logprobs = true;
+        for (keys, later) in [("", false), ("stream = \"always\"", true)] {
+            let abilities = abilities(keys);
+            assert!(abilities.shape(&wanting, 1).is_streamed);
+            assert!(abilities.tokens_incomplete(&wanting).is_some());
+            assert_eq!(abilities.shape(&wanting, 1).is_streamed, later, "{keys}");
+            assert!(abilities.shape(&request(8192), 1).is_streamed, "others are streamed as before");
+            assert_eq!(abilities.tokens_incomplete(&wanting).is_some(), !later, "told once for each way of asking");
+            assert!(abilities.tokens_incomplete(&wanting).is_none());
         }
     }
 

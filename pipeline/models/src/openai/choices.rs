@@ -2,7 +2,8 @@
 //!
 //! Servers differ in what `usage` counts then: all choices, or one of them. So tokens are counted choice by choice: by the
 //! ids or log-probabilities where they are given, else by sharing out the server's count where it can be that of all
-//! choices, else by estimate.
+//! choices, else by estimate. Whether the tokens listed for a choice are all of its tokens shows in the sum; where the
+//! server counts one choice, in the choice itself: see [`may_lack_tokens`].
 
 use std::collections::BTreeMap;
 
@@ -33,6 +34,10 @@ pub(super) fn split(body: &str, most: usize) -> Vec<(String, Answer)> {
     let alone = |((choice, mut answer), count): ((&RawValue, Answer), u64)| {
         let usage = usage.as_ref().map(|usage| usage_of_one(usage, count));
         answer.completion_tokens = Some(count);
+        answer.tokens_incomplete = answer.token_ids.as_ref().is_some_and(|ids| ids.len() as u64 != count);
+        if answer.tokens_incomplete {
+            (answer.token_ids, answer.token_logprobs) = (None, None);
+        }
         let read = |name: &str| usage.as_ref()?.get(name)?.as_u64();
         answer.prompt_tokens = read("prompt_tokens");
         let details =
@@ -77,7 +82,13 @@ fn counts(found: &[(&RawValue, Answer)], total: Option<u64>) -> Vec<u64> {
         let ids = answer.token_ids.as_ref().map(Vec::len);
         ids.or_else(|| answer.token_logprobs.as_ref().map(Vec::len)).map(|count| count as u64)
     };
-    if let Some(counts) = found.iter().map(|(_, answer)| listed(answer)).collect() {
+    if let Some(mut counts) = found.iter().map(|(_, answer)| listed(answer)).collect::<Option<Vec<u64>>>() {
+        if total.is_some_and(|total| total != counts.iter().sum::<u64>()) {
+            for (count, (choice, answer)) in counts.iter_mut().zip(found) {
+                // one more is the least it can be, and tells the reader of the body that the list is not whole
+                *count += u64::from(answer.token_ids.is_some() && may_lack_tokens(choice, answer));
+            }
+        }
         return counts;
     }
     let estimates: Vec<u64> = found.iter().map(|(_, answer)| estimated_completion(answer)).collect();
@@ -97,6 +108,21 @@ fn counts(found: &[(&RawValue, Answer)], total: Option<u64>) -> Vec<u64> {
         }
         None => estimates,
     }
+}
+
+/// Whether tokens of a choice may be missing in its list, as llama.cpp's server has it: of the tokens of one character,
+/// which only characters beyond ASCII can have several of, the last is listed; and a stream does not list the end token,
+/// which is no part of the text.
+fn may_lack_tokens(choice: &RawValue, answer: &Answer) -> bool {
+    if !answer.text.is_ascii() || !answer.reasoning.as_deref().unwrap_or_default().is_ascii() {
+        return true;
+    }
+    let is_whole = |choice: &Value| {
+        let last = choice.get("logprobs")?.get("content")?.as_array()?.last()?.get("token")?.as_str()?;
+        Some(last.is_empty() || !answer.text.ends_with(last))
+    };
+    let choice = serde_json::from_str::<Value>(choice.get());
+    answer.finish_reason.as_deref() == Some("stop") && !choice.ok().as_ref().and_then(is_whole).unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -123,6 +149,36 @@ mod tests {
             assert_eq!(parse_answer(text).unwrap(), *answer);
             assert_eq!((answer.prompt_tokens, answer.cached_tokens), (Some(9), Some(4)));
             assert_eq!(answer.model.as_deref(), Some("m"));
+        }
+    }
+
+    #[test]
+    fn tokens_that_are_not_all_listed_are_not_given() {
+        let choice = |text: &str, finish: &str, tokens: &[&str]| {
+            let listed: Vec<Value> =
+                tokens.iter().map(|token| serde_json::json!({"id": 7, "token": token, "logprob": -0.5})).collect();
+            serde_json::json!({"message": {"content": text}, "finish_reason": finish, "logprobs": {"content": listed}})
+        };
+        let choices = [
+            (choice("4.", "stop", &["4", ".", ""]), true),
+            (choice("4.", "stop", &["4", ".", "<|im_end|>"]), true),
+            (choice("4.", "stop", &["4", "."]), false),
+            (choice("4.", "length", &["4", "."]), true),
+            (choice("👦.", "length", &["👦", "."]), false),
+        ];
+        let of_all: usize =
+            choices.iter().map(|(choice, _)| choice["logprobs"]["content"].as_array().unwrap().len()).sum();
+        for total in [3, of_all] {
+            let body = serde_json::json!({
+                "choices": choices.iter().map(|(choice, _)| choice).collect::<Vec<_>>(), "usage": {"completion_tokens": total}
+            });
+            for ((text, answer), (_, is_whole)) in split(&body.to_string(), 9).iter().zip(&choices) {
+                let is_whole = *is_whole || total == of_all;
+                let read = parse_answer(text).unwrap();
+                assert_eq!(read.token_ids.is_some(), is_whole, "{text}");
+                assert_eq!((&read.token_ids, &read.token_logprobs), (&answer.token_ids, &answer.token_logprobs));
+                assert_eq!((read.completion_tokens, read.tokens_incomplete), (answer.completion_tokens, !is_whole));
+            }
         }
     }
 

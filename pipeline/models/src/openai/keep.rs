@@ -180,10 +180,17 @@ impl Server {
             Some(answered) if *answered != self.id.model => pass.note_name(answered),
             _ => {}
         }
-        if request.sampling.logprobs
-            && answer.token_logprobs.is_none()
-            && let Some(note) = self.abilities.no_logprobs()
-        {
+        if !request.sampling.logprobs {
+            return;
+        }
+        let note = if answer.tokens_incomplete {
+            self.abilities.tokens_incomplete(request)
+        } else if answer.token_logprobs.is_none() {
+            self.abilities.no_logprobs()
+        } else {
+            None
+        };
+        if let Some(note) = note {
             pass.note(note);
         }
     }

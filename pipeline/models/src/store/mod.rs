@@ -49,12 +49,12 @@ const EXTENSION: &str = "calls";
 /// One stored call: the request, what came back, and the circumstances.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredCall {
-    /// What came back. It is written first, so that whoever wants it alone need not read the rest.
-    pub reply: Reply,
     /// Who was asked.
     pub model: ModelId,
     /// What was asked: messages, sampling, sample index and salt; or messages and the text to be scored.
     pub request: Asked,
+    /// What came back.
+    pub reply: Reply,
     /// Name of the stage that asked first.
     #[serde(default)]
     pub stage: String,

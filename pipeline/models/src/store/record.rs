@@ -7,24 +7,26 @@
 //! 44  length      4 bytes, of the payload, little endian
 //! 48  payload sum 8 bytes, xxh3 of the payload as it stands here, little endian
 //! 56  header sum  8 bytes, xxh3 of the 56 bytes above, little endian
-//! 64  payload     zstd of the call's JSON
+//! 64  payload     zstd of the call
 //! ```
+//! Unpacked, a call is its JSON; or, for an answer, a byte 0, the length of the reply's body in 4 bytes, little endian,
+//! the body as it came, and the JSON of the call with an empty answer. A body is JSON itself: as a text within JSON it
+//! would have to be written with an escape at each of its quotes, and be read twice.
 //! The header has a sum of its own, so that after damage the next record can be found by looking for it.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use serde::Deserialize;
-use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::pack::{pack, unpack};
 use super::{Reply, StoredCall};
 use crate::key::CallKey;
+use crate::request::{Asked, ModelId};
 
 pub(super) const HEADER: usize = 64;
 pub(super) const HEADER_LENGTH: u64 = HEADER as u64;
@@ -69,9 +71,7 @@ impl Place {
 
 /// The bytes of a record.
 pub(super) fn encode(key: &CallKey, call: &StoredCall) -> io::Result<Vec<u8>> {
-    let mut json = Vec::with_capacity(4096);
-    serde_json::to_writer(&mut json, call)?;
-    let payload = pack(&json)?;
+    let payload = pack(&write_call(call)?)?;
     let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
     bytes.extend_from_slice(&MAGIC);
@@ -89,45 +89,75 @@ pub(super) fn encode(key: &CallKey, call: &StoredCall) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Unpacks a payload whose sum was right; `None` if it is of a later, unreadable shape.
-pub(super) fn decode(payload: &[u8]) -> Option<StoredCall> {
-    unpack(payload, |json| serde_json::from_slice(json).ok())
+/// A call before it is packed.
+fn write_call(call: &StoredCall) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(4096);
+    let Reply::Answer(body) = &call.reply else {
+        serde_json::to_writer(&mut bytes, call)?;
+        return Ok(bytes);
+    };
+    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+    bytes.push(BESIDE);
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(body.as_bytes());
+    let rest = Rest {
+        model: &call.model,
+        request: &call.request,
+        reply: Reply::Answer(String::new()),
+        stage: &call.stage,
+        host: &call.host,
+        time_ms: call.time_ms,
+        latency_ms: call.latency_ms,
+    };
+    serde_json::to_writer(&mut bytes, &rest)?;
+    Ok(bytes)
 }
 
-/// What came back alone. The rest, which whoever looks for it has, is passed over; where the reply comes first, it is not
-/// even looked at: the sum of the payload was right, so it is what was written.
-pub(super) fn decode_reply(payload: &[u8]) -> Option<Reply> {
-    unpack(payload, |json| {
-        let mut reply = None;
-        let ended = serde_json::Deserializer::from_slice(json).deserialize_map(ReplyOf(&mut reply));
-        // leaving before the end of the object is an error for the reader of JSON, and none here
-        if reply.is_none() {
-            ended.ok()?;
+/// First byte of an unpacked call whose body stands beside its JSON.
+const BESIDE: u8 = 0;
+
+/// A [`StoredCall`] without the body of its answer.
+#[derive(Serialize)]
+struct Rest<'a> {
+    model: &'a ModelId,
+    request: &'a Asked,
+    reply: Reply,
+    stage: &'a str,
+    host: &'a str,
+    time_ms: u64,
+    latency_ms: u64,
+}
+
+/// The body of an answer, where it stands beside the JSON, and the JSON.
+fn parts(bytes: &[u8]) -> Option<(Option<&str>, &[u8])> {
+    let Some(rest) = bytes.strip_prefix(&[BESIDE]) else { return Some((None, bytes)) };
+    let (length, rest) = rest.split_first_chunk()?;
+    let (body, json) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    Some((Some(str::from_utf8(body).ok()?), json))
+}
+
+/// Unpacks a payload whose sum was right; `None` if it is of a later, unreadable shape.
+pub(super) fn decode(payload: &[u8]) -> Option<StoredCall> {
+    unpack(payload, |bytes| {
+        let (body, json) = parts(bytes)?;
+        let mut call: StoredCall = serde_json::from_slice(json).ok()?;
+        if let Some(body) = body {
+            call.reply = Reply::Answer(body.to_owned());
         }
-        reply
+        Some(call)
     })
 }
 
-/// Takes the reply out of a call's JSON and stops.
-struct ReplyOf<'a>(&'a mut Option<Reply>);
-
-impl<'de> Visitor<'de> for ReplyOf<'_> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a call")
+/// What came back alone: the request, which whoever looks for it has, is passed over.
+pub(super) fn decode_reply(payload: &[u8]) -> Option<Reply> {
+    #[derive(Deserialize)]
+    struct Replied {
+        reply: Reply,
     }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
-            if name == "reply" {
-                *self.0 = Some(map.next_value()?);
-                return Ok(());
-            }
-            map.next_value::<IgnoredAny>()?;
-        }
-        Ok(())
-    }
+    unpack(payload, |bytes| match parts(bytes)? {
+        (Some(body), _) => Some(Reply::Answer(body.to_owned())),
+        (None, json) => serde_json::from_slice(json).ok().map(|replied: Replied| replied.reply),
+    })
 }
 
 /// What a list of calls needs of each.
@@ -136,7 +166,10 @@ pub(super) struct Outline<'a> {
     #[serde(borrow)]
     pub(super) model: OutlineModel<'a>,
     #[serde(borrow)]
-    pub(super) reply: &'a RawValue,
+    reply: &'a RawValue,
+    /// The body of an answer that stands beside the JSON.
+    #[serde(skip)]
+    body: Option<&'a str>,
     #[serde(borrow, default)]
     pub(super) stage: Cow<'a, str>,
     #[serde(default)]
@@ -153,6 +186,14 @@ pub(super) struct OutlineModel<'a> {
 }
 
 impl Outline<'_> {
+    /// The reply; `None` if it is of a later, unreadable shape.
+    pub(super) fn reply(&self) -> Option<Reply> {
+        match self.body {
+            Some(body) => Some(Reply::Answer(body.to_owned())),
+            None => serde_json::from_str(self.reply.get()).ok(),
+        }
+    }
+
     /// Writes the model's identity as text in the place of what is there.
     pub(super) fn write_model(&self, text: &mut String) {
         text.clear();
@@ -175,7 +216,12 @@ impl Outline<'_> {
 
 /// Unpacks a payload for `read`; `None` if it is of a later, unreadable shape.
 pub(super) fn outline<T>(payload: &[u8], read: impl FnOnce(&Outline<'_>) -> T) -> Option<T> {
-    unpack(payload, |json| serde_json::from_slice(json).ok().map(|outline| read(&outline)))
+    unpack(payload, |bytes| {
+        let (body, json) = parts(bytes)?;
+        let mut outline: Outline<'_> = serde_json::from_slice(json).ok()?;
+        outline.body = body;
+        Some(read(&outline))
+    })
 }
 
 /// Reads the record at `place`, `None` unless it is whole and belongs to `key`.
@@ -229,28 +275,48 @@ impl Header {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
+    use crate::request::{Message, Request, Sampling};
+
+    fn call(reply: Reply) -> StoredCall {
+        let request = Request::new(vec![Message::new("user", "\"2 + 3\" 是多少?")], Sampling::full(1.0, 8), 0);
+        StoredCall {
+            model: ModelId { model: "m".to_owned(), revision: None },
+            request: request.into(),
+            reply,
+            stage: "paths".to_owned(),
+            host: String::new(),
+            time_ms: 7,
+            latency_ms: 3,
+        }
+    }
 
     #[test]
-    fn a_reply_is_found_wherever_it_stands() {
-        let parts = [
-            ("model", json!({"model": "m", "revision": null})),
-            ("request", json!({"messages": [{"role": "user", "content": "\"reply\""}], "reply": 1})),
-            ("reply", json!({"answer": "{\"choices\": []}"})),
-            ("stage", json!("s")),
-        ];
-        let expected = Some(Reply::Answer("{\"choices\": []}".to_owned()));
-        for turn in 0..parts.len() {
-            let mut parts = parts.clone();
-            parts.rotate_left(turn);
-            let call: serde_json::Map<String, Value> =
-                parts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            assert_eq!(decode_reply(&pack(&serde_json::to_vec(&call).unwrap()).unwrap()), expected, "{turn}");
+    fn a_call_is_read_whether_its_body_stands_beside_it_or_within() {
+        let body = "{\"choices\": [{\"message\": {\"content\": \"\\\\boxed{5} 五\"}}]}\n";
+        let refused = Reply::RowError { code: "context_exceeded".to_owned(), message: "\"long\"".to_owned() };
+        for reply in [Reply::Answer(body.to_owned()), Reply::Answer(String::new()), refused] {
+            let call = call(reply);
+            // the second is how calls were written before
+            for bytes in [write_call(&call).unwrap(), serde_json::to_vec(&call).unwrap()] {
+                let payload = pack(&bytes).unwrap();
+                assert_eq!(decode(&payload).as_ref(), Some(&call));
+                assert_eq!(decode_reply(&payload).as_ref(), Some(&call.reply));
+                let told = outline(&payload, |told| (told.reply(), told.stage.to_string(), told.time_ms));
+                assert_eq!(told, Some((Some(call.reply.clone()), "paths".to_owned(), 7)));
+            }
         }
-        for text in ["{}", "[]", "{\"reply\": 1}", "{\"reply\": {\"answer\": \"cut", ""] {
-            assert_eq!(decode_reply(&pack(text.as_bytes()).unwrap()), None, "{text}");
+    }
+
+    #[test]
+    fn what_is_no_call_is_none() {
+        let long = [&[BESIDE][..], &u32::MAX.to_le_bytes(), b"{}"].concat();
+        let no_text = [&[BESIDE][..], &1_u32.to_le_bytes(), b"\xff{}"].concat();
+        for bytes in [&b""[..], b"{}", b"[]", &[BESIDE], &[BESIDE, 1, 0], &long, &no_text] {
+            let payload = pack(bytes).unwrap();
+            assert_eq!(decode(&payload), None);
+            assert_eq!(decode_reply(&payload), None);
+            assert_eq!(outline(&payload, |_| ()), None);
         }
     }
 }

@@ -168,19 +168,19 @@ impl CallSummary {
         self.bytes += place.bytes() as u64;
         self.first_ms = self.first_ms.min(call.time_ms);
         self.last_ms = self.last_ms.max(call.time_ms);
-        match serde_json::from_str(call.reply.get()) {
-            Ok(Reply::RowError { .. }) => self.row_errors += 1,
-            Ok(Reply::Score(score)) => {
+        match call.reply() {
+            Some(Reply::RowError { .. }) => self.row_errors += 1,
+            Some(Reply::Score(score)) => {
                 self.scores += 1;
                 self.prompt_tokens += u64::from(score.tokens);
             }
-            Ok(Reply::Answer(raw)) => {
+            Some(Reply::Answer(raw)) => {
                 if let Ok(answer) = parse_answer(&raw) {
                     self.prompt_tokens += answer.prompt_tokens.unwrap_or_default();
                     self.completion_tokens += answer.completion_tokens.unwrap_or_default();
                 }
             }
-            Err(_) => {}
+            None => {}
         }
     }
 }

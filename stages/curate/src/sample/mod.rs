@@ -53,7 +53,8 @@ pub struct Sample {
     #[serde(default)]
     stop: Vec<String>,
     /// Whether to ask for log-probabilities of the answer's tokens: `true`, `false`, or `if_given`. With `true` the stage
-    /// ends when a server gives none, which some do silently; with `if_given` the columns are null then.
+    /// ends when a server gives none, which some do silently; with `if_given` the columns are null then. They are null
+    /// in either case where a server lists other tokens than it counts (counted as `tokens_incomplete`).
     #[serde(default)]
     logprobs: Logprobs,
     /// Draws other answers when it is changed.

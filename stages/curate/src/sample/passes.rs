@@ -79,8 +79,9 @@ impl Sample {
 
     fn ensure_log_probabilities(&self, asking: &Asking<'_>, recorded: &Recorded) -> Result<(), StageError> {
         let Recorded::Answer(answer) = recorded else { return Ok(()) };
-        // an empty answer has no tokens to speak of
-        if !self.logprobs.are_needed() || answer.token_logprobs.is_some() || answer.text.is_empty() {
+        // an empty answer has no tokens to speak of; a list with gaps is the fault of one answer
+        let is_excused = answer.text.is_empty() || answer.tokens_incomplete;
+        if !self.logprobs.are_needed() || answer.token_logprobs.is_some() || is_excused {
             return Ok(());
         }
         let message = format!(
@@ -151,7 +152,12 @@ impl Sample {
                     task.count("truncated_dropped", 1);
                     row.refusal.get_or_insert(("truncated".to_owned(), "every answer was cut".to_owned()));
                 }
-                Recorded::Answer(answer) => row.given.push((asking, request, answer)),
+                Recorded::Answer(answer) => {
+                    if self.logprobs.are_asked_for() && answer.tokens_incomplete {
+                        task.count("tokens_incomplete", 1);
+                    }
+                    row.given.push((asking, request, answer));
+                }
                 Recorded::RowError { code, message } => {
                     task.count("refused_answers", 1);
                     row.refusal = Some((code, message));

@@ -71,6 +71,7 @@ fn answer(text: &str, finish_reason: &str) -> Answer {
         completion_tokens: Some(3),
         token_ids: None,
         token_logprobs: None,
+        tokens_incomplete: false,
         tool_calls: None,
         model: None,
         tokenizer: None,
@@ -186,6 +187,11 @@ fn a_server_that_gives_no_log_probabilities_is_found_out_with_one_call() {
     let outcome = run(&[giving], json!({"logprobs": true}), 2).unwrap();
     assert_eq!(outcome.column("token_logprobs"), vec![json!([-0.5, -0.25]); 2]);
     assert!(run(&models, json!({"logprobs": "perhaps"}), 1).is_err());
+    // gaps are no reason to end the stage
+    let gaps = |_: &Request| Recorded::Answer(Answer { tokens_incomplete: true, ..answer("七", "stop") });
+    let outcome = run(&[Scripted::new("m", gaps)], json!({"logprobs": true}), 2).unwrap();
+    assert_eq!(outcome.column("token_logprobs"), vec![Value::Null; 2]);
+    assert_eq!(outcome.counters.get("tokens_incomplete"), Some(&2));
 }
 
 /// Says nothing before the other has been asked.
