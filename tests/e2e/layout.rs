@@ -59,3 +59,14 @@ fn the_page_of_kinds_is_what_the_program_prints() {
     let page = std::fs::read_to_string(repository().join("docs/kinds.md")).unwrap();
     assert!(printed.out == page, "docs/kinds.md is out of date: pipeline kinds --markdown > docs/kinds.md");
 }
+
+#[test]
+fn the_page_of_a_kind_lists_every_parameter_that_its_example_fills_in() {
+    for entry in &pipeline_cli::registry().0 {
+        let page = crate::support::ended(crate::support::program().args(["kinds", entry.kind]).output().unwrap()).ok();
+        let filled = (entry.parse)(&(entry.example)().params).unwrap().params();
+        for name in filled.as_object().into_iter().flatten().map(|(name, _)| name) {
+            assert!(page.out.contains(&format!("`{name}`")), "{}: {name}\n{}", entry.kind, page.out);
+        }
+    }
+}

@@ -327,7 +327,7 @@ pub struct Calls {
     /// Write the calls as recordings (JSON Lines; `.gz` and `.zst` compress), for `recordings` of a model
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prune_model", "prune_older"])]
     pub record: Option<PathBuf>,
-    /// Record only calls of this model: a name, name@revision, or the beginning of a digest
+    /// Record only calls of this model: a name (with all its revisions), name@revision, name@ for the one without a revision, or the beginning of a digest
     #[arg(long, value_name = "MODEL", requires = "record")]
     pub model: Option<String>,
     /// Join the files that runs have left into one a model, without doubles and damaged stretches; nothing is lost

@@ -72,8 +72,10 @@ impl std::fmt::Display for Basis {
 pub struct Need {
     /// Answers or scores.
     pub calls: u64,
-    /// Tokens read; `None` where nothing tells.
-    pub prompt_tokens: Option<u64>,
+    /// Tokens read, as far as something tells.
+    pub prompt_tokens: u64,
+    /// More tokens are read than `prompt_tokens`, nobody knows how many.
+    pub reads_more: bool,
     /// Tokens written.
     pub completion_tokens: u64,
     /// Money by the prices of the models, with its currency; `None` where a price is not known.
@@ -85,7 +87,8 @@ impl Need {
     fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.completion_tokens += other.completion_tokens;
-        self.prompt_tokens = self.prompt_tokens.zip(other.prompt_tokens).map(|(one, two)| one + two);
+        self.prompt_tokens += other.prompt_tokens;
+        self.reads_more |= other.reads_more;
         self.money = match (self.money.take(), &other.money) {
             (Some((one, currency)), Some((two, other))) if currency == *other => Some((one + two, currency)),
             // nothing costs nothing in any currency
@@ -97,13 +100,14 @@ impl Need {
 
     /// All tokens that are known of.
     pub fn tokens(&self) -> u64 {
-        self.completion_tokens + self.prompt_tokens.unwrap_or(0)
+        self.completion_tokens + self.prompt_tokens
     }
 
     /// The figures as JSON.
     pub fn document(&self) -> Value {
         json!({
-            "calls": self.calls, "prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens,
+            "calls": self.calls, "prompt_tokens": (!self.reads_more).then_some(self.prompt_tokens),
+            "completion_tokens": self.completion_tokens,
             "money": self.money.as_ref().map(|(money, _)| money),
             "currency": self.money.as_ref().map(|(_, currency)| currency).filter(|currency| !currency.is_empty()),
         })
@@ -113,13 +117,21 @@ impl Need {
 impl std::fmt::Display for Need {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{} calls", grouped(self.calls))?;
-        match self.prompt_tokens {
-            Some(read) => write!(formatter, ", {} tokens in, {} out", grouped(read), grouped(self.completion_tokens))?,
-            None => write!(formatter, ", {} tokens of answers", grouped(self.completion_tokens))?,
+        let (read, written) = (grouped(self.prompt_tokens), grouped(self.completion_tokens));
+        match (self.reads_more, self.prompt_tokens) {
+            (false, _) => write!(formatter, ", {read} tokens in, {written} out")?,
+            (true, 0) => write!(formatter, ", {written} tokens of answers")?,
+            (true, _) => {
+                write!(formatter, ", {written} tokens of answers, {read} in and those of prompts not known yet")?
+            }
         }
         match &self.money {
             Some((money, currency)) if !currency.is_empty() => {
-                let of = if self.prompt_tokens.is_none() { " for answers" } else { "" };
+                let of = match (self.reads_more, self.prompt_tokens) {
+                    (false, _) => "",
+                    (true, 0) => " for answers",
+                    (true, _) => " without those prompts",
+                };
                 write!(formatter, ", {} {currency}{of}", amount(*money))
             }
             _ => Ok(()),
@@ -162,7 +174,7 @@ impl Outlook {
     pub fn new(session: &Session, planned: &[Planned]) -> Result<Self, StageError> {
         let tries = Store::new(&session.out, session.out.join("try"));
         let mut looking = Looking { session, tries, rows: BTreeMap::new() };
-        let total = Need { prompt_tokens: Some(0), money: Some((0.0, String::new())), ..Need::default() };
+        let total = Need { money: Some((0.0, String::new())), ..Need::default() };
         let mut outlook = Self { stages: BTreeMap::new(), unknown: Vec::new(), total };
         for planned in planned {
             let node = &session.project.nodes[planned.stage];
@@ -190,7 +202,9 @@ impl Outlook {
             format!("the run {may} {} {currency}, and `[budget]` allows {}", amount(*money), amount(limit))
         });
         let warning = tokens.or(money)?;
-        Some(format!("{warning}; it stops there with all answers kept, and a run with a larger budget goes on"))
+        Some(format!(
+            "{warning}; it stops there with all answers kept, and the next run goes on, with a budget of its own"
+        ))
     }
 }
 
@@ -270,7 +284,7 @@ impl Looking<'_> {
             });
             let most = || match output.cardinality {
                 Cardinality::OneToOne => Some(rows),
-                Cardinality::Counted => node.stage.estimate(rows).map(|estimate| estimate.calls.max(rows)),
+                Cardinality::Counted => node.stage.estimate(rows).map(|estimate| estimate.rows.unwrap_or(rows)),
             };
             self.rows.extend(written.or_else(most).map(|rows| ((stage, index), rows)));
         }
@@ -291,7 +305,8 @@ impl Looking<'_> {
         let tokens = |name: &str| scaled(counts.counters.get(name).copied().unwrap_or(0), of, per);
         let need = Need {
             calls: scaled(calls, of, per),
-            prompt_tokens: Some(tokens(PROMPT_TOKENS)),
+            prompt_tokens: tokens(PROMPT_TOKENS),
+            reads_more: false,
             completion_tokens: tokens(COMPLETION_TOKENS),
             money: self.money(node, tokens(PROMPT_TOKENS), tokens(CACHED_TOKENS), tokens(COMPLETION_TOKENS)),
         };
@@ -302,8 +317,9 @@ impl Looking<'_> {
     fn bound(&self, node: &Node, rows: u64) -> Option<StageNeed> {
         let estimate = node.stage.estimate(rows).filter(|_| !node.models.is_empty())?;
         let need = Need {
-            calls: estimate.calls,
-            prompt_tokens: (estimate.calls == 0).then_some(0),
+            calls: estimate.most_calls,
+            prompt_tokens: 0,
+            reads_more: estimate.calls > 0,
             completion_tokens: estimate.max_tokens,
             money: self.money(node, 0, 0, estimate.max_tokens),
         };
@@ -353,7 +369,8 @@ mod tests {
 
     fn need(calls: u64, read: Option<u64>, written: u64, money: Option<(f64, &str)>) -> Need {
         let money = money.map(|(money, currency)| (money, currency.to_owned()));
-        Need { calls, prompt_tokens: read, completion_tokens: written, money }
+        let (prompt_tokens, reads_more) = (read.unwrap_or(0), read.is_none());
+        Need { calls, prompt_tokens, reads_more, completion_tokens: written, money }
     }
 
     #[test]
@@ -365,8 +382,9 @@ mod tests {
         assert_eq!(total.to_string(), "3 calls, 11 tokens in, 21 out, 0.5000 USD");
         let mut other = total.clone();
         other.add(&need(1, None, 5, Some((1.0, "EUR"))));
-        assert_eq!(other, need(4, None, 26, None));
-        assert_eq!(other.to_string(), "4 calls, 26 tokens of answers");
+        assert_eq!(other, Need { prompt_tokens: 11, ..need(4, None, 26, None) });
+        assert_eq!(other.to_string(), "4 calls, 26 tokens of answers, 11 in and those of prompts not known yet");
+        assert_eq!(other.tokens(), 37);
     }
 
     #[test]

@@ -51,6 +51,13 @@ pub fn read(
             BudgetConfig::default()
         }),
     };
+    if let (Some(money), Some(node)) =
+        (budget.money.filter(|money| !(*money >= 0.0 && money.is_finite())), &file.budget)
+    {
+        errors.push(
+            DagError::new(format!("`money` must be a number from 0, found {money}")).at(node.key_or_value_place()),
+        );
+    }
     let unpriced = models.iter().find(|(_, config)| config.engine == Engine::Openai && config.price.is_none());
     if let (Some(_), Some((name, _)), Some(node)) = (budget.money, unpriced, &file.budget) {
         let message = format!("a budget in money needs the price of model `{name}`");
@@ -163,10 +170,11 @@ fn section_error(what: &str, node: &Node, problem: &dagfile::ParamProblem) -> Da
     }
 }
 
-/// Identity of each model as recipes hold it. Where a mistake keeps it from being known, nothing runs anyway.
-pub fn identities(models: &BTreeMap<String, ModelConfig>) -> BTreeMap<String, String> {
-    let identity = |config: &ModelConfig| config.identity().map(|identity| identity.to_string()).unwrap_or_default();
-    models.iter().map(|(name, config)| (name.clone(), identity(config))).collect()
+/// Identity of each model that is `named`, as recipes hold it. Where a mistake keeps it from being known, nothing runs
+/// anyway.
+pub fn identities(models: &BTreeMap<String, ModelConfig>, named: Vec<String>) -> BTreeMap<String, String> {
+    let identity = |name: &String| models.get(name)?.identity().map(|identity| identity.to_string());
+    named.into_iter().map(|name| (name.clone(), identity(&name).unwrap_or_default())).collect()
 }
 
 /// Stages whose model is to score given texts and cannot.
@@ -183,12 +191,16 @@ pub fn ensure_scores(project: &Project, models: &BTreeMap<String, ModelConfig>, 
     }
 }
 
-/// Refuses a run in which a stage would need weights that are not there, before any work is done.
+/// Refuses a run in which a stage would need weights or a key that are not there, before any work is done.
 ///
 /// # Errors
-/// The model, the path, the stage, and the ways out.
-pub fn ensure_weights(session: &Session, selection: &Selection) -> Result<(), Failure> {
+/// The model, what it lacks, the stage, and the ways out.
+pub fn ensure_usable(session: &Session, selection: &Selection) -> Result<(), Failure> {
     let fault_of = |config: &ModelConfig| {
+        if let Some(name) = config.api_key_env.as_deref().filter(|_| config.engine == Engine::Openai) {
+            let is_set = variable(name).is_some_and(|key| !key.is_empty());
+            return (!is_set).then(|| format!("environment variable `{name}`, named by its `api_key_env`, is not set"));
+        }
         let path = weights_path(config, &session.env.base)?;
         if !path.exists() {
             return Some(format!("there are no weights at `{}`", path.display()));
@@ -202,12 +214,17 @@ pub fn ensure_weights(session: &Session, selection: &Selection) -> Result<(), Fa
         let node = &session.project.nodes[planned.stage];
         let faulty = node.models.keys().find_map(|name| Some((name, fault_of(session.models.get(name)?)?)));
         let Some((name, fault)) = faulty.filter(|_| !matches!(action(&planned), "reuse" | "fail")) else { continue };
+        let of_weights = session.models.get(name).is_some_and(|config| config.engine == Engine::Local);
+        let (way, exit) = if of_weights {
+            (way_to_weights(&session.env.base), Exit::Model)
+        } else {
+            ("set it".to_owned(), Exit::Usage)
+        };
         let message = format!(
-            "stage `{}` needs model `{name}`, and {fault}\nhint: {}, or say `--offline`: it runs from recorded answers without them",
+            "stage `{}` needs model `{name}`, and {fault}\nhint: {way}, or say `--offline`: it runs from recorded answers without",
             node.name,
-            way_to_weights(&session.env.base)
         );
-        return Err(Failure { message, exit: Exit::Model });
+        return Err(Failure { message, exit });
     }
     Ok(())
 }

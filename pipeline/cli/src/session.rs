@@ -96,7 +96,8 @@ impl Session {
             limit_imports(&mut file, registry, limit);
         }
         let run = file.run.clone();
-        let project = match Project::check(file, registry, models::identities(&models)) {
+        let named = file.models.keys().cloned().collect();
+        let project = match Project::check(file, registry, models::identities(&models, named)) {
             Ok(project) => {
                 models::ensure_scores(&project, &models, &mut errors);
                 if !errors.is_empty() {

@@ -185,10 +185,21 @@ pub trait Stage: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'stat
 /// Model calls that a stage would make if nothing were recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
-    /// Answers.
+    /// Answers, if each request is asked once.
     pub calls: u64,
-    /// Most tokens that the answers can have together.
+    /// Answers, if every request has to be asked as often as it may be.
+    pub most_calls: u64,
+    /// Most tokens that these can have together.
     pub max_tokens: u64,
+    /// Most rows that the stage may write to an output that does not keep the number of rows; `None`: as many as it reads.
+    pub rows: Option<u64>,
+}
+
+impl Estimate {
+    /// Requests that are asked once each, and have up to `max_tokens` tokens each.
+    pub fn once(calls: u64, max_tokens: u32) -> Self {
+        Self { calls, most_calls: calls, max_tokens: calls.saturating_mul(u64::from(max_tokens)), rows: None }
+    }
 }
 
 /// [`Stage`] without its constants, so that the engine can hold any kind.

@@ -7,6 +7,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::reasoning::split_reasoning;
 
@@ -54,8 +55,17 @@ pub struct ParseError(pub String);
 /// # Errors
 /// JSON that is cut or malformed, an error object, or a body without a choice.
 pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
-    let body: Body = serde_json::from_str(raw).map_err(|error| ParseError(error.to_string()))?;
-    let Some(choice) = body.choices.unwrap_or_default().into_iter().next() else {
+    let raw = raw.trim_start_matches('\u{feff}');
+    match read_answer(raw) {
+        // servers in Python write halves of characters, where a token ends within one
+        Err(error) => surrogates_mended(raw).map_or(Err(error), |mended| read_answer(&mended)),
+        answer => answer,
+    }
+}
+
+fn read_answer(raw: &str) -> Result<Answer, ParseError> {
+    let body: Body<'_> = serde_json::from_str(raw).map_err(|error| ParseError(error.to_string()))?;
+    let Some(choice) = body.choices.unwrap_or_default().into_iter().flatten().next() else {
         return Err(ParseError("the reply holds no choice".to_owned()));
     };
     if choice.message.is_none() && choice.text.is_none() {
@@ -68,9 +78,10 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
         .flatten()
         .find_map(|value| value.as_str().map(str::to_owned).filter(|text| !text.is_empty()));
     let split = split_reasoning(&text, separate.as_deref());
-    let usage = body.usage.unwrap_or_default();
-    let tokens = choice.logprobs.map(|logprobs| Tokens::of(&logprobs)).unwrap_or_default();
-    let listed = choice.token_ids.and_then(|ids| ids.as_array()?.iter().map(token_id).collect());
+    let usage: Counts = body.usage.and_then(if_readable).unwrap_or_default();
+    let tokens = choice.logprobs.and_then(if_readable).map(|logprobs| Tokens::of(&logprobs)).unwrap_or_default();
+    let listed = choice.token_ids.and_then(if_readable);
+    let listed = listed.and_then(|ids: Value| ids.as_array()?.iter().map(token_id).collect());
     let ids: Option<Vec<u32>> = listed.or(tokens.ids);
     let completion_tokens = usage.completion_tokens.as_ref().and_then(count);
     let tokens_incomplete =
@@ -99,21 +110,57 @@ pub fn parse_answer(raw: &str) -> Result<Answer, ParseError> {
 // Fields whose type differs between servers are taken as any JSON value, so that an oddity in what we
 // can do without never costs an answer.
 #[derive(Deserialize)]
-struct Body {
-    choices: Option<Vec<Choice>>,
-    usage: Option<Counts>,
+struct Body<'a> {
+    #[serde(borrow)]
+    choices: Option<Vec<Option<Choice<'a>>>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
     model: Option<Value>,
     tokenizer: Option<Value>,
     template: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct Choice<'a> {
     message: Option<Reply>,
     text: Option<String>,
     finish_reason: Option<Value>,
-    logprobs: Option<Value>,
-    token_ids: Option<Value>,
+    #[serde(borrow)]
+    logprobs: Option<&'a RawValue>,
+    #[serde(borrow)]
+    token_ids: Option<&'a RawValue>,
+}
+
+/// What we can do without is nothing where it has another shape.
+fn if_readable<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// JSON text with U+FFFD in the place of escaped halves of surrogate pairs; `None` where there are none.
+fn surrogates_mended(raw: &str) -> Option<String> {
+    let unit =
+        |at: usize| raw.get(at..at + 2).filter(|start| *start == "\\u").and_then(|_| hex(raw.get(at + 2..at + 6)?));
+    let mut mended = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(found) = raw[at..].find('\\') {
+        let start = at + found;
+        at = match (unit(start), unit(start + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => start + 12,
+            (Some(0xd800..=0xdfff), _) => {
+                mended.push_str(&raw[copied..start]);
+                mended.push('\u{fffd}');
+                copied = start + 6;
+                copied
+            }
+            // the escaped letter goes with its backslash
+            _ => start + 1 + raw[start + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+    }
+    (copied > 0).then(|| mended + &raw[copied..])
+}
+
+fn hex(digits: &str) -> Option<u32> {
+    digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())?
 }
 
 #[derive(Deserialize, Default)]
@@ -177,10 +224,13 @@ impl Tokens {
     }
 }
 
+/// No request has so many tokens: what is told from here on is no count.
+const MOST_COUNT: u64 = 1_000_000_000;
+
 /// Counts are whole numbers, but some servers write them as floats.
 fn count(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| {
-        let number = value.as_f64().filter(|number| (0.0..1e15).contains(number))?;
+    value.as_u64().filter(|count| *count < MOST_COUNT).or_else(|| {
+        let number = value.as_f64().filter(|number| (0.0..MOST_COUNT as f64).contains(number))?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked above")]
         let whole = number as u64;
         Some(whole)
@@ -216,6 +266,36 @@ mod tests {
         assert_eq!(answer.tool_calls, None);
         let bare = parse_answer(r#"{"choices":[{"message":{"content":null}}]}"#).unwrap();
         assert_eq!((bare.text.as_str(), bare.prompt_tokens), ("", None));
+    }
+
+    #[test]
+    fn oddities_in_what_we_can_do_without_cost_no_answer() {
+        let body =
+            |choice: &str, more: &str| format!(r#"{{"choices":[{{"message":{{"content":"12"}}{choice}}}]{more}}}"#);
+        let odd = [
+            body("", r#","usage":[]"#),
+            body("", r#","usage":"x""#),
+            body("", r#","usage":{"prompt_tokens":1e400}"#),
+            body("", r#","usage":{"prompt_tokens":18446744073709551615,"completion_tokens":-3}"#),
+            body(r#","logprobs":{"content":[{"id":7,"logprob":-1e400}]}"#, ""),
+            body(r#","token_ids":{"a":1},"logprobs":7"#, ""),
+            format!("\u{feff}{}", body("", "")),
+            r#"{"choices":[null,{"message":{"content":"12"}}]}"#.to_owned(),
+        ];
+        for raw in odd {
+            let answer = parse_answer(&raw).unwrap_or_else(|error| panic!("{raw}: {error}"));
+            assert_eq!((answer.text.as_str(), answer.prompt_tokens, answer.token_ids), ("12", None, None), "{raw}");
+        }
+    }
+
+    #[test]
+    fn halves_of_characters_are_replaced_and_whole_ones_stay() {
+        let text = |escaped: &str| {
+            parse_answer(&format!(r#"{{"choices":[{{"message":{{"content":"{escaped}"}}}}]}}"#)).unwrap().text
+        };
+        assert_eq!(text(r"a\ud83d\ude00b\ud83dc"), "a😀b\u{fffd}c");
+        assert_eq!(text(r"\ude00\ud83d\u4e03 \\ud83d"), "\u{fffd}\u{fffd}七 \\ud83d");
+        assert_eq!(text(r"\ud83d"), "\u{fffd}");
     }
 
     #[test]

@@ -226,6 +226,9 @@ pub struct Timing {
     pub patience: Duration,
     /// Failed attempts to connect in a row, without any success, after which the server counts as unreachable.
     pub breaker: u32,
+    /// How long a server that has answered may be out of reach before the run ends, resumable. Requests wait meanwhile,
+    /// and none loses an attempt.
+    pub outage: Duration,
     /// After a first success: time since the last one before the breaker may act, so that a restart is survived.
     pub grace: Duration,
 }
@@ -241,6 +244,7 @@ impl Default for Timing {
             most_backoff: Duration::from_secs(30),
             patience: Duration::from_mins(30),
             breaker: 10,
+            outage: Duration::from_mins(10),
             grace: Duration::from_mins(1),
         }
     }
@@ -263,9 +267,20 @@ impl ModelConfig {
     pub fn validate(&self, name: &str) -> Result<(), ModelError> {
         let fail = |message: &str| Err(ModelError::config(name, message));
         if self.price.as_ref().is_some_and(|price| {
-            !(price.input >= 0.0 && price.output >= 0.0 && (price.input + price.output).is_finite())
+            let all = [Some(price.input), Some(price.output), price.cached_input];
+            all.into_iter().flatten().any(|price| !(price >= 0.0 && price.is_finite()))
         }) {
-            return fail("`price.input` and `price.output` must be numbers from 0");
+            return fail("the figures of `price` must be numbers from 0");
+        }
+        let is_variable = |name: &String| {
+            let is_word = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
+            name.bytes().all(is_word) && !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit())
+        };
+        if self.api_key_env.as_ref().is_some_and(|variable| !is_variable(variable)) {
+            // it is not repeated: it may be the key itself
+            return fail(
+                "`api_key_env` is the name of an environment variable that holds the key: letters, digits and `_`",
+            );
         }
         let given = [
             ("base_url", self.base_url.is_some()),
@@ -429,6 +444,10 @@ mod tests {
             ("engine = \"openai\"\nmodel = \"m\"\nbase_url = \"localhost:80\"", "http://"),
             ("engine = \"openai\"\nmodel = \"m\"\nbase_url = \"http://u:p@h/v1\"", "api_key_env"),
             ("engine = \"openai\"\nmodel = \"m\"\nbase_url = \"http://h\"\npath = \"w\"", "path"),
+            (
+                "engine = \"openai\"\nmodel = \"m\"\nbase_url = \"http://h\"\napi_key_env = \"sk-1\"",
+                "name of an environment",
+            ),
             ("engine = \"replay\"\nmodel = \"m\"", "recordings"),
             ("engine = \"local\"", "path"),
             ("engine = \"local\"\npath = \"w\"\ncheckpoint = \"step-1\"", "leave out `checkpoint`"),

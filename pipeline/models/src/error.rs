@@ -115,7 +115,7 @@ pub enum ModelError {
     },
     /// A limit of `[budget]` is reached.
     #[error(
-        "budget spent: {used} of {limit} {what} used; answers so far are kept, and a run with a larger `[budget]` goes on from them"
+        "budget spent: {used} of {limit} {what} used; answers so far are kept, and another run goes on from them (`[budget]` is for each run)"
     )]
     BudgetSpent {
         /// `tokens`, or the currency.

@@ -127,6 +127,13 @@ pub enum Note {
         /// Seconds from now.
         wait_seconds: u64,
     },
+    /// A server that has answered cannot be reached any more; requests wait for it.
+    OutOfReach {
+        /// The failure.
+        message: String,
+        /// Longest wait.
+        patience_seconds: u64,
+    },
     /// A request failed and is tried again.
     Retrying {
         /// The failure.
@@ -188,13 +195,17 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RateLimited { wait_seconds } => write!(formatter, "the server asks to wait {wait_seconds} s"),
+            Self::RateLimited { wait_seconds } => write!(formatter, "the server takes no more requests for now; all wait {wait_seconds} s"),
+            Self::OutOfReach { message, patience_seconds } => write!(
+                formatter,
+                "the server is out of reach ({message}); requests wait for it, at most {patience_seconds} s"
+            ),
             Self::Retrying { message } => write!(formatter, "a request failed and is tried again: {message}"),
             Self::OtherModel { answered } => write!(formatter, "the server answers as model `{answered}`"),
             Self::Batch(note) => note.fmt(formatter),
             Self::RateLearned { requests_per_minute } => write!(
                 formatter,
-                "the server took about {requests_per_minute} requests a minute; they are paced at that (set `requests_per_minute` if you know the limit)"
+                "the server took about {requests_per_minute} requests a minute; they are paced at that (set `requests_per_minute` if you know the limit, or `max_in_flight` if it is one of requests at the same time)"
             ),
             Self::SchemaInPrompt { message } => write!(
                 formatter,

@@ -38,6 +38,13 @@ pub(crate) struct Choice {
     pub(crate) tokens: u64,
 }
 
+impl Choice {
+    /// Whether it came to its own end.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.finish_reason == "stop"
+    }
+}
+
 /// The answer to a question, the same for the same number.
 pub(crate) fn derive(options: &Answers, question: &str, number: u64) -> Answer {
     let mut text = if let Some((expression, result)) = find_sum(question) {

@@ -138,7 +138,9 @@ pub(crate) struct Told {
 impl Told {
     pub(crate) fn completion_tokens(&self) -> u64 {
         let counted = if self.counts_one { 1 } else { self.choices.len() };
-        self.choices.iter().take(counted).map(|choice| choice.tokens).sum()
+        // where tokens are listed, the one that ends an answer is among them
+        let of = |choice: &Choice| choice.tokens + u64::from(self.gives_logprobs && choice.is_whole());
+        self.choices.iter().take(counted).map(of).sum()
     }
 
     fn usage(&self, chat: &Chat) -> Value {
@@ -215,14 +217,17 @@ impl Told {
             say(json!({"role": "assistant", "content": null}), Value::Null, None);
             if let Some((name, thought)) = &choice.reasoning {
                 for piece in pieces(thought) {
-                    say(json!({*name: piece}), Value::Null, None);
+                    let logprobs = self.gives_logprobs.then(|| json!({"content": [token(piece, chat.top_logprobs)]}));
+                    say(json!({*name: piece}), Value::Null, logprobs);
                 }
             }
             for piece in pieces(choice.content.as_deref().unwrap_or_default()) {
                 let logprobs = self.gives_logprobs.then(|| json!({"content": [token(piece, chat.top_logprobs)]}));
                 say(json!({"content": piece}), Value::Null, logprobs);
             }
-            say(json!({}), json!(choice.finish_reason), None);
+            let end =
+                (self.gives_logprobs && choice.is_whole()).then(|| json!({"content": [token("", chat.top_logprobs)]}));
+            say(json!({}), json!(choice.finish_reason), end);
         }
         if chat.has_usage && self.usage != UsageShape::Missing {
             events.push(event(json!([]), Some(self.usage(chat))));
@@ -242,9 +247,10 @@ impl Told {
 }
 
 fn logprobs(choice: &Choice, top: u32) -> Value {
-    let tokens: Vec<Value> =
-        pieces(choice.content.as_deref().unwrap_or_default()).into_iter().map(|piece| token(piece, top)).collect();
-    json!({"content": tokens})
+    let thought = choice.reasoning.as_ref().map(|(_, thought)| thought.as_str()).unwrap_or_default();
+    let written = pieces(thought).into_iter().chain(pieces(choice.content.as_deref().unwrap_or_default()));
+    let end = choice.is_whole().then_some("");
+    json!({"content": written.chain(end).map(|piece| token(piece, top)).collect::<Vec<_>>()})
 }
 
 /// A token: its id and log-probability come from its letters.

@@ -79,7 +79,7 @@ impl Stage for LearningPotential {
     }
 
     fn estimate(&self, rows: u64) -> Option<Estimate> {
-        Some(Estimate { calls: rows, max_tokens: 0 })
+        Some(Estimate::once(rows, 0))
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use minijinja::{Environment, UndefinedBehavior, Value};
+use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value};
 use pipeline_core::{ParamError, StageError, Task};
 
 /// Name of the only template of an environment.
 const NAME: &str = "template";
+
+/// Steps of a template for one row; one that loops needs no more than a few for each letter it writes.
+const FUEL: u64 = 5_000_000;
 
 /// A template that was checked.
 #[derive(Debug)]
@@ -26,6 +29,7 @@ impl Template {
     pub fn new(text: &str, parameter: &'static str) -> Result<Self, ParamError> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_fuel(Some(FUEL));
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment
             .add_template_owned(NAME, text.to_owned())
@@ -80,6 +84,13 @@ impl Template {
     /// When the template names a variable that is not among them.
     pub fn render(&self, variables: Value) -> Result<String, StageError> {
         let rendered = self.environment.get_template(NAME).and_then(|template| template.render(variables));
-        rendered.map_err(|error| StageError::Param(ParamError::new(self.parameter, format!("{error:#}"))))
+        rendered.map_err(|error| {
+            let mut wrong = ParamError::new(self.parameter, format!("{error:#}"));
+            if error.kind() == ErrorKind::UndefinedError {
+                wrong = wrong
+                    .hint("a row lacks a value that the template names; `{{ NAME | default(\"\") }}` does without it");
+            }
+            StageError::Param(wrong)
+        })
     }
 }

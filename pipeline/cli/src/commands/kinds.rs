@@ -62,7 +62,18 @@ pub fn kinds(arguments: &Kinds, registry: &Registry) -> Result<Exit, Failure> {
 }
 
 fn schema(entry: &StageEntry) -> Value {
-    serde_json::to_value((entry.schema)()).unwrap_or(Value::Null)
+    let mut schema = serde_json::to_value((entry.schema)()).unwrap_or(Value::Null);
+    // parameters that several kinds share are a type of their own, which the root refers to
+    let shared = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()).map(str::to_owned);
+    if let Some(Value::Object(shared)) = shared.map(|name| schema["$defs"][name].clone())
+        && let Some(root) = schema.as_object_mut()
+    {
+        root.remove("$ref");
+        for (key, value) in shared {
+            root.entry(key).or_insert(value);
+        }
+    }
+    schema
 }
 
 fn document(entry: &StageEntry) -> Value {

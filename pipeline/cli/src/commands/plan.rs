@@ -63,7 +63,10 @@ fn table(session: &Session, planned: &[Planned], outlook: &Outlook) -> String {
 fn totals(outlook: &Outlook) {
     if outlook.total.calls > 0 {
         let how = if outlook.is_bound() { "at most" } else { "about" };
-        output::line(format!("\n{how} {}; recorded answers cost nothing", outlook.total));
+        output::line(format!(
+            "\n{how} {}; answers in the call store cost nothing, and are not taken off here",
+            outlook.total
+        ));
     }
     if outlook.is_bound() || !outlook.unknown.is_empty() {
         let of = if outlook.unknown.is_empty() {
@@ -88,7 +91,7 @@ fn document(session: &Session, planned: &[Planned], outlook: &Outlook, warning: 
         });
         json!({
             "stage": node.name, "kind": node.entry.kind, "action": action(planned), "reason": planned.reason,
-            "rows": planned.rows, "calls": bound.map(|bound| bound.calls),
+            "rows": planned.rows, "calls": bound.map(|bound| bound.most_calls),
             "max_tokens": bound.map(|bound| bound.max_tokens), "estimate": estimate,
             "fingerprint": planned.decision.as_ref().map(|decision| decision.recipe.fingerprint()),
         })

@@ -23,7 +23,7 @@ pub fn run(arguments: &Run, registry: &Registry) -> Result<Exit, Failure> {
         Options { offline: arguments.offline, jobs: arguments.jobs, unsafe_no_sandbox: arguments.unsafe_no_sandbox };
     let session = Session::open(&arguments.project, registry, options)?;
     let selection = selection(&arguments.which);
-    models::ensure_weights(&session, &selection)?;
+    models::ensure_usable(&session, &selection)?;
     session.listen_for_signals()?;
     // the pool exists only once a process; a second attempt in one process keeps the first
     let _ = rayon::ThreadPoolBuilder::new().num_threads(session.jobs).build_global();

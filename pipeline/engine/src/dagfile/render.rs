@@ -58,12 +58,36 @@ fn snippet(out: &mut String, place: &Place, sources: &Sources) {
     let number = place.line.to_string();
     let gutter = " ".repeat(number.len());
     let (line, line_start) = sources.line(place.file, place.line);
+    let hidden = without_keys(line);
+    let line = hidden.as_str();
     let (text, pad, carets) = marked_line(line, place.span.start.saturating_sub(line_start), place.span.len());
     let name = shown(sources.name(place.file));
     let _ = write!(out, "\n{gutter}--> {name}:{}:{}\n{gutter} |", place.line, place.column);
     let shown_line = format!("\n{number} | {text}");
     out.push_str(shown_line.trim_end_matches(' '));
     let _ = write!(out, "\n{gutter} | {}{}", " ".repeat(pad), "^".repeat(carets));
+}
+
+/// The line with the texts of `api_key...` blotted out, byte for byte: someone may have written the key itself there.
+fn without_keys(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find("api_key") {
+        let (before, from) = rest.split_at(at);
+        shown.push_str(before);
+        let end = from.find(['"', '\'']).and_then(|open| {
+            let is_value = from[..open].trim_end().ends_with('=');
+            let quote = &from[open..=open];
+            let close = open + 1 + from[open + 1..].find(quote).unwrap_or(from.len() - open - 1);
+            is_value.then_some((open + 1, close))
+        });
+        let (open, close) = end.unwrap_or(("api_key".len(), "api_key".len()));
+        shown.push_str(&from[..open]);
+        shown.extend(std::iter::repeat_n('*', close - open));
+        rest = &from[close..];
+    }
+    shown.push_str(rest);
+    shown
 }
 
 /// The line as shown, cells before the carets, and number of carets (at least one).

@@ -240,7 +240,15 @@ impl Server {
                 if matches!(lost, Lost::TimedOut(_)) {
                     sent.entry.refused();
                 }
+                let is_out_of_reach = matches!(lost, Lost::OutOfReach(_));
                 let message = self.redact(&lost.into_message());
+                if is_out_of_reach && let Some((failures, is_first)) = self.breaker.out_of_reach() {
+                    if is_first {
+                        let patience_seconds = self.timing.outage.as_secs();
+                        pass.note(Note::OutOfReach { message: message.clone(), patience_seconds });
+                    }
+                    return self.wait_for_server(pass, &sent, failures, &message);
+                }
                 if let Some(failures) = self.breaker.lost(Instant::now()) {
                     pass.fail(self.unreachable(failures, &message), Stop::Abort);
                     return Err(Stopped);
@@ -252,6 +260,15 @@ impl Server {
         self.pace.tell(Instant::now(), taken, &reply.limits);
         let meaning = classify(reply.status, reply.retry_after.as_deref(), &reply.body, SystemTime::now());
         self.act(pass, job, &sent, reply, meaning)
+    }
+
+    /// A server that has answered is out of reach: it may be restarting. All requests wait for it together.
+    fn wait_for_server(&self, pass: &Pass, sent: &Sent<'_>, failures: u32, message: &str) -> Result<Step, Stopped> {
+        if self.pace.out_of_reach(Instant::now(), sent.taken, self.timing.outage).is_err() {
+            pass.fail(self.unreachable(failures, message), Stop::Abort);
+            return Err(Stopped);
+        }
+        Ok(Step::Again)
     }
 
     /// Waits for a place in the window, the pace and the budget.

@@ -19,6 +19,7 @@ pub(super) struct Breaker {
 #[derive(Debug, Default)]
 struct State {
     transport: u32,
+    is_out: bool,
     rows: u32,
     refused: u32,
     answered: Option<Instant>,
@@ -42,7 +43,8 @@ impl Breaker {
 
     /// The server spoke, though not with an answer: it is not out of reach.
     pub(super) fn spoke(&self) {
-        self.state().transport = 0;
+        let mut state = self.state();
+        (state.transport, state.is_out) = (0, false);
     }
 
     /// An attempt found no server, or lost it. The number of such failures in a row if that is enough.
@@ -51,6 +53,16 @@ impl Breaker {
         state.transport += 1;
         let in_grace = state.answered.is_some_and(|answered| now.saturating_duration_since(answered) < self.grace);
         (state.transport >= self.limit && !in_grace).then_some(state.transport)
+    }
+
+    /// An attempt found a server out of reach that has answered before. The number of failures in a row, and whether
+    /// the outage begins with it; `None` if it never answered: then [`Breaker::lost`] decides.
+    pub(super) fn out_of_reach(&self) -> Option<(u32, bool)> {
+        let mut state = self.state();
+        state.answered?;
+        state.transport += 1;
+        let is_first = !std::mem::replace(&mut state.is_out, true);
+        Some((state.transport, is_first))
     }
 
     /// A row was given up after all its attempts.

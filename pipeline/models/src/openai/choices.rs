@@ -22,6 +22,10 @@ pub(super) fn split(body: &str, most: usize) -> Vec<(String, Answer)> {
         return Vec::new();
     };
     let choices = head.remove("choices").and_then(|choices| serde_json::from_str::<Vec<&RawValue>>(choices.get()).ok());
+    let choices = choices.map(|mut choices| {
+        choices.sort_by_cached_key(|choice| index_of(choice));
+        choices
+    });
     let usage = head.remove("usage").and_then(|usage| serde_json::from_str::<Value>(usage.get()).ok());
     let found: Vec<(&RawValue, Answer)> = choices
         .unwrap_or_default()
@@ -46,6 +50,15 @@ pub(super) fn split(body: &str, most: usize) -> Vec<(String, Answer)> {
         (one_choice(&head, choice, usage.as_ref()), answer)
     };
     found.into_iter().zip(counts).map(alone).collect()
+}
+
+/// The place that a choice says it has; those that do not say come last, in their order.
+fn index_of(choice: &RawValue) -> u64 {
+    #[derive(serde::Deserialize)]
+    struct Place {
+        index: Option<u64>,
+    }
+    serde_json::from_str::<Place>(choice.get()).ok().and_then(|place| place.index).unwrap_or(u64::MAX)
 }
 
 /// A body with one choice.

@@ -118,9 +118,11 @@ pub(super) fn carried_status(body: &str) -> Option<u16> {
     u16::try_from(code).ok().filter(|code| (400..600).contains(code))
 }
 
-/// The server's words, shortened: `error.message`, `error`, `message` or `detail`, else the body.
+/// Characters of an error that are read. They are shortened for a reader once the key was taken out.
+const READ: usize = 20_000;
+
+/// The server's words: `error.message`, `error`, `message` or `detail`, else the body.
 fn error_message(body: &str) -> String {
-    const SHOWN: usize = 500;
     let value: Value = serde_json::from_str(body).unwrap_or_default();
     let error = value.get("error");
     let found = error
@@ -137,7 +139,7 @@ fn error_message(body: &str) -> String {
     if text.is_empty() {
         return "no message".to_owned();
     }
-    text.chars().take(SHOWN).collect()
+    text.chars().take(READ).collect()
 }
 
 #[cfg(test)]

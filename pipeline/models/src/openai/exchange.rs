@@ -15,8 +15,12 @@ use super::limits::{Limits, limits};
 use super::stream::{Assembled, Stream};
 
 /// No reply is longer; a guard against a server that never ends.
-const MOST_BYTES: usize = 256 << 20;
+const MOST_BYTES: usize = 128 << 20;
+/// The same for an error.
+const MOST_ERROR: usize = 1 << 20;
 /// After the last event of a stream its connection should end; where it does not, it is not used again.
+const LAST_EVENT: Duration = Duration::from_secs(20);
+/// How long to wait for the end of a connection after the last event.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 /// Status of an error in a stream that carries none.
 const SERVER_ERROR: u16 = 500;
@@ -48,21 +52,27 @@ impl HttpReply {
 pub(super) enum Lost {
     /// The server was silent for too long.
     TimedOut(String),
-    /// No connection, or a broken one.
+    /// No connection: nothing was sent.
+    OutOfReach(String),
+    /// A broken connection.
     Broken(String),
 }
 
 impl Lost {
     pub(super) fn into_message(self) -> String {
         match self {
-            Self::TimedOut(message) | Self::Broken(message) => message,
+            Self::TimedOut(message) | Self::OutOfReach(message) | Self::Broken(message) => message,
         }
     }
 
     fn of(error: reqwest::Error) -> Self {
-        let timed_out = error.is_timeout();
+        let (timed_out, no_connection) = (error.is_timeout(), error.is_connect());
         let message = connect::chain(&error.without_url());
-        if timed_out { Self::TimedOut(message) } else { Self::Broken(message) }
+        match (no_connection, timed_out) {
+            (true, _) => Self::OutOfReach(message),
+            (false, true) => Self::TimedOut(message),
+            (false, false) => Self::Broken(message),
+        }
     }
 }
 
@@ -89,7 +99,8 @@ impl Server {
             let assembled = self.read_stream(response, silence).await?;
             reply.take(assembled);
         } else {
-            reply.body = self.read_whole(response).await?;
+            let most = if response.status().is_success() { MOST_BYTES } else { MOST_ERROR };
+            reply.body = self.read_whole(response, most).await?;
             if reply.body.starts_with("data:") && (200..300).contains(&reply.status) {
                 // a stream under a wrong type
                 let mut stream = Stream::default();
@@ -101,11 +112,11 @@ impl Server {
         Ok(reply)
     }
 
-    async fn read_whole(&self, mut response: Response) -> Result<String, Lost> {
+    async fn read_whole(&self, mut response: Response, most: usize) -> Result<String, Lost> {
         let expected = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
         let mut bytes = Vec::with_capacity(expected.min(1 << 20));
         while let Some(chunk) = self.chunk(&mut response, self.timing.idle).await? {
-            if bytes.len() + chunk.len() > MOST_BYTES {
+            if bytes.len() + chunk.len() > most {
                 return Err(Lost::Broken("the reply does not end".to_owned()));
             }
             bytes.extend_from_slice(&chunk);
@@ -118,13 +129,23 @@ impl Server {
         let mut stream = Stream::default();
         let mut length = 0;
         let mut patience = silence;
-        while let Some(chunk) = self.chunk(&mut response, patience).await? {
+        loop {
+            let chunk = match self.chunk(&mut response, patience).await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                // all is there but the word that it is
+                Err(_) if stream.has_ended() => break,
+                Err(lost) => return Err(lost),
+            };
             patience = self.timing.idle;
             length += chunk.len();
             if length > MOST_BYTES {
                 return Err(Lost::Broken("the stream does not end".to_owned()));
             }
             stream.feed(&chunk).map_err(Lost::Broken)?;
+            if stream.has_ended() {
+                patience = LAST_EVENT.min(self.timing.idle);
+            }
             if stream.is_done() {
                 // What is read to its end leaves a connection that can be used again.
                 let _ = timeout(LAST_WAIT, response.chunk()).await;

@@ -177,7 +177,7 @@ impl Server {
     /// Tells once what is odd about an answer.
     fn tell_of(&self, pass: &Pass, request: &Request, answer: &Answer) {
         match &answer.model {
-            Some(answered) if *answered != self.id.model => pass.note_name(answered),
+            Some(answered) if *answered != self.id.model => pass.note_name(&self.redact(answered)),
             _ => {}
         }
         if !request.sampling.logprobs {
@@ -262,10 +262,31 @@ impl Server {
         ModelError::Refused { model: self.name.clone(), host: self.host.clone(), status, message: self.redact(message) }
     }
 
-    /// Text of a server or the network without the key.
+    /// Text of a server or the network, fit to be shown: without the key, on one line, without steering characters, and
+    /// shortened.
     pub(super) fn redact(&self, text: &str) -> String {
-        self.secret.as_ref().map_or_else(|| text.to_owned(), |secret| secret.redact(text))
+        let text = self.secret.as_ref().map_or_else(|| text.to_owned(), |secret| secret.redact(text));
+        shown(&text)
     }
+}
+
+/// Characters of a server's words that are shown.
+const SHOWN: usize = 500;
+
+/// A text of unknown origin as part of a line.
+fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().min(SHOWN));
+    for letter in text.chars().take(SHOWN) {
+        match letter {
+            '\n' | '\r' | '\t' => out.push(' '),
+            // what turns or hides text counts as well
+            _ if letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
+                out.extend(letter.escape_unicode());
+            }
+            _ => out.push(letter),
+        }
+    }
+    out
 }
 
 fn rate_note(rate: f64) -> Note {

@@ -34,6 +34,9 @@ impl Limits {
     }
 }
 
+/// A limit that is renewed later than this is told by mistake.
+const FARTHEST: Duration = Duration::from_hours(24 * 366);
+
 /// Names of limit, remaining and reset, for requests.
 const REQUESTS: [[&str; 3]; 4] = [
     ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
@@ -60,7 +63,7 @@ pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Limits {
     let find = |names: &[[&str; 3]]| {
         names.iter().find_map(|[limit, remaining, reset]| {
             let remaining = leading_number(text(remaining)?)?;
-            let reset = parse_time(text(reset)?, now)?;
+            let reset = parse_time(text(reset)?, now).filter(|reset| *reset <= FARTHEST)?;
             Some(Limit { allowed: text(limit).and_then(leading_number), remaining, reset })
         })
     };
@@ -72,7 +75,8 @@ fn structured(headers: &HeaderMap) -> Option<Limit> {
     let text = headers.get("ratelimit")?.to_str().ok()?;
     let policy = headers.get("ratelimit-policy").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let remaining = parameter(text, &["r", "remaining"])?;
-    let reset = Duration::try_from_secs_f64(parameter(text, &["t", "reset"])?).ok()?;
+    let reset =
+        Duration::try_from_secs_f64(parameter(text, &["t", "reset"])?).ok().filter(|reset| *reset <= FARTHEST)?;
     let allowed = parameter(text, &["limit"]).or_else(|| parameter(policy, &["q"])).or_else(|| leading_number(policy));
     Some(Limit { allowed, remaining, reset })
 }
@@ -99,14 +103,18 @@ fn parse_time(text: &str, now: SystemTime) -> Option<Duration> {
     let until = |point: SystemTime| point.duration_since(now).unwrap_or_default();
     if let Some(number) = leading_number(text) {
         return match number {
-            _ if number >= POINT * 1e3 => Some(until(UNIX_EPOCH + Duration::try_from_secs_f64(number / 1e3).ok()?)),
-            _ if number >= POINT => Some(until(UNIX_EPOCH + Duration::try_from_secs_f64(number).ok()?)),
+            _ if number >= POINT * 1e3 => since_1970(number / 1e3).map(until),
+            _ if number >= POINT => since_1970(number).map(until),
             _ => Duration::try_from_secs_f64(number).ok(),
         };
     }
     parse_units(text)
         .or_else(|| parse_date(text).map(until))
         .or_else(|| httpdate::parse_http_date(text).ok().map(until))
+}
+
+fn since_1970(seconds: f64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
 }
 
 fn parse_units(text: &str) -> Option<Duration> {
@@ -183,6 +191,26 @@ mod tests {
 
     fn limit(allowed: f64, remaining: f64, milliseconds: u64) -> Limit {
         Limit { allowed: Some(allowed), remaining, reset: Duration::from_millis(milliseconds) }
+    }
+
+    #[test]
+    fn nonsense_is_no_limit_and_no_panic() {
+        for reset in ["200000000000000d", "9900000000000000000000", "1e300", "-5", "inf", "99999999999999", "400d"] {
+            let mut headers = HeaderMap::new();
+            for kind in ["requests", "tokens"] {
+                let mut put = |what: &str, value: &str| {
+                    let name = format!("x-ratelimit-{what}-{kind}");
+                    headers.insert(
+                        reqwest::header::HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                        value.parse().unwrap(),
+                    );
+                };
+                put("limit", "10");
+                put("remaining", "5");
+                put("reset", reset);
+            }
+            assert!(limits(&headers, SystemTime::now()).is_empty(), "{reset}");
+        }
     }
 
     #[test]

@@ -173,6 +173,12 @@ impl Pace {
         state.cool.refused(now, taken.sent, asked, self.patience, jitter)
     }
 
+    /// The server was out of reach: all wait, as after a refusal, and nothing is learned of its limits. `patience` is
+    /// the longest time that it may be so.
+    pub(super) fn out_of_reach(&self, now: Instant, taken: Taken, patience: Duration) -> Result<(), Impatient> {
+        self.state().cool.refused(now, taken.sent, None, patience, 0.0).map(drop)
+    }
+
     /// Takes in what the reply to a request says of the limits.
     pub(super) fn tell(&self, now: Instant, taken: Taken, limits: &Limits) {
         if limits.is_empty() {

@@ -183,6 +183,12 @@ impl List {
 }
 
 impl Pieces {
+    /// Whether there are choices, and each has a reason for its end.
+    pub(super) fn have_ended(&self) -> bool {
+        let ended = |choice: &Choice| choice.finish_reason.as_ref().is_some_and(|reason| reason.get() != "null");
+        !self.choices.is_empty() && self.choices.iter().all(ended)
+    }
+
     /// Adds the next piece.
     pub(super) fn add(&mut self, piece: Piece<'_>) -> Result<(), String> {
         let first = |kept: &mut Option<Box<RawValue>>, value: Option<&RawValue>| {

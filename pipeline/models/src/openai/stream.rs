@@ -65,6 +65,11 @@ impl Stream {
         self.is_done || self.error.is_some()
     }
 
+    /// Whether every choice has a reason for its end: what may follow are counts.
+    pub(super) fn has_ended(&self) -> bool {
+        self.answer.have_ended()
+    }
+
     /// The whole, when the connection has ended.
     ///
     /// # Errors

@@ -204,12 +204,12 @@ impl Outline<'_> {
         }
     }
 
-    /// Whether a model's name, or its name and revision, are the given one.
+    /// Whether a model's name (with any revision), or its name, `@` and its revision or nothing, are the given one.
     pub(super) fn is_of(&self, name: &str) -> bool {
         let rest = name.strip_prefix(&*self.model.model);
         rest.is_some_and(|rest| match &self.model.revision {
             Some(revision) => rest.is_empty() || rest.strip_prefix('@') == Some(revision),
-            None => rest.is_empty(),
+            None => matches!(rest, "" | "@"),
         })
     }
 }

@@ -1,5 +1,7 @@
 //! A value held against a schema. What is given back is the value with its safe mending.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Number, Value};
 
 use super::Unusable;
@@ -7,12 +9,17 @@ use super::shape::{Kind, Others, Shape, Shapes};
 
 /// Schemas inside schemas that one value is led through, so that no answer exhausts the stack.
 const DEEPEST: usize = 256;
+/// Values looked at, those of copies for alternatives included, for each value of the answer, and beside that: schemas
+/// whose alternatives branch again and again could else take longer than anyone waits.
+const STEPS_A_VALUE: usize = 64;
+const MORE_STEPS: usize = 500_000;
 /// Characters of a value that a complaint shows.
 const SHOWN: usize = 40;
 
 /// Checks a value against the whole schema, as it is first and then with mending.
 pub(super) fn check(shapes: &Shapes, value: Value) -> Result<Value, Unusable> {
-    let mut checker = Checker { shapes, mends: true, path: "$".to_owned(), depth: 0 };
+    let steps = size(&value).saturating_mul(STEPS_A_VALUE).saturating_add(MORE_STEPS);
+    let mut checker = Checker { shapes, mends: true, path: "$".to_owned(), depth: 0, steps };
     checker.value(shapes.root(), value)
 }
 
@@ -22,6 +29,8 @@ struct Checker<'a> {
     mends: bool,
     path: String,
     depth: usize,
+    /// What may still be looked at.
+    steps: usize,
 }
 
 type Checked = Result<Value, Unusable>;
@@ -41,7 +50,12 @@ impl<'a> Checker<'a> {
 
     fn value(&mut self, shape: &'a Shape, value: Value) -> Checked {
         self.depth += 1;
-        let checked = if self.depth > DEEPEST { self.fail("is nested too deep") } else { self.of_shape(shape, value) };
+        self.steps = self.steps.saturating_sub(1);
+        let checked = match (self.depth > DEEPEST, self.steps) {
+            (true, _) => self.fail("is nested too deep"),
+            (false, 0) => self.fail("branches into more alternatives than can be tried"),
+            (false, _) => self.of_shape(shape, value),
+        };
         self.depth -= 1;
         checked
     }
@@ -191,8 +205,8 @@ impl<'a> Checker<'a> {
                 *item = self.inside(&format!("[{index}]"), inner, item.take())?;
             }
         }
-        let is_repeated = |(index, item): (usize, &Value)| items[..index].iter().any(|other| is_equal(other, item));
-        if shape.unique && items.iter().enumerate().any(is_repeated) {
+        let mut seen = HashSet::new();
+        if shape.unique && !items.iter().all(|item| seen.insert(identity(item))) {
             return self.fail("an item comes twice");
         }
         Ok(Value::Array(items))
@@ -207,7 +221,16 @@ impl<'a> Checker<'a> {
             self.mends = *mending;
             let mut fitting = Vec::new();
             for shape in shapes {
+                self.steps = self.steps.saturating_sub(size(value));
+                if self.steps == 0 {
+                    self.mends = mends;
+                    return self.fail("branches into more alternatives than can be tried");
+                }
                 match self.value(shape, value.clone()) {
+                    Ok(value) if !only_one => {
+                        self.mends = mends;
+                        return Ok(value);
+                    }
                     Ok(value) => fitting.push(value),
                     Err(error) => complaint = Some(error),
                 }
@@ -258,6 +281,30 @@ fn is_equal(one: &Value, two: &Value) -> bool {
             one == two || (one.as_f64() == two.as_f64() && !(one.is_i64() && two.is_i64()))
         }
         _ => one == two,
+    }
+}
+
+/// Values in a value, itself included.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(map) => 1 + map.values().map(size).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+/// A text that equal values, and no others, share: keys sorted, whole numbers written as such.
+fn identity(value: &Value) -> String {
+    match value {
+        Value::Number(number) => whole(number).unwrap_or_else(|| number.clone()).to_string(),
+        Value::Array(items) => format!("[{}]", items.iter().map(identity).collect::<Vec<_>>().join(",")),
+        Value::Object(map) => {
+            let mut members: Vec<String> =
+                map.iter().map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), identity(value))).collect();
+            members.sort_unstable();
+            format!("{{{}}}", members.join(","))
+        }
+        other => other.to_string(),
     }
 }
 

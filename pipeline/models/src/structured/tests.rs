@@ -230,3 +230,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn no_answer_takes_long_to_be_refused() {
+    let node = |more: serde_json::Value| {
+        let mut properties = json!({ "l": { "$ref": "#/$defs/n" }, "v": { "type": "integer" } });
+        properties.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "type": "object", "properties": properties })
+    };
+    let branching = json!({ "type": "object", "required": ["e"], "properties": { "e": { "$ref": "#/$defs/n" } },
+        "$defs": { "n": { "anyOf": [node(json!({})), node(json!({ "w": { "type": "integer" } }))] } } });
+    let structured = Structured::new(&branching).unwrap();
+    let nested = |leaf: &str| format!(r#"{{"e":{}{{"v":{leaf}}}{}}}"#, r#"{"l":"#.repeat(40), "}".repeat(40));
+    assert!(structured.read(&nested("\"bad\"")).unwrap_err().to_string().contains("alternatives"));
+    assert!(structured.read(&nested("4")).is_ok());
+    // lists of many items, of which none or the last comes twice
+    let unique = Structured::new(&json!({ "type": "array", "uniqueItems": true })).unwrap();
+    let mut items: Vec<u32> = (0..100_000).collect();
+    assert!(unique.check(json!(items)).is_ok());
+    items.push(0);
+    assert!(unique.check(json!(items)).is_err());
+    assert!(unique.check(json!([{ "a": 1, "b": [2] }, { "b": [2], "a": 1.0 }])).is_err());
+    // a model that repeats itself until it is cut
+    let object = Structured::new(&json!({ "type": "object", "required": ["a"] })).unwrap();
+    for piece in [r#"{"a":"#, "[1,", r#"{"e":"x"} "#, "{", "[["] {
+        assert!(object.read(&piece.repeat(200_000)).is_err(), "{piece}");
+        let found = format!("{}{}", piece.repeat(20_000), r#" so {"a": 7} it is"#);
+        assert_eq!(object.read(&found).unwrap(), json!({ "a": 7 }), "{piece}");
+    }
+}

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow::array::RecordBatch;
 use minijinja::context;
 use pipeline_core::error::ensure_share;
+use pipeline_core::stage::Estimate;
 use pipeline_core::{Digest, Event, ParamError, Rejection, Seed, StageError, Task};
 use pipeline_models::{Answer, Message, Model, Recorded, Request, Sampling, Structured};
 use serde_json::{Value, json};
@@ -59,6 +60,13 @@ pub struct Manner {
 }
 
 impl Manner {
+    /// What so many rows need. Each may be asked again until its attempts are used up, after a cut with twice the tokens.
+    pub fn estimate(&self, rows: u64) -> Estimate {
+        let most_calls = rows.saturating_mul(u64::from(self.max_attempts));
+        let tokens = u64::from(self.max_tokens).saturating_mul((1 << self.max_attempts.min(MOST_ATTEMPTS)) - 1);
+        Estimate { calls: rows, most_calls, max_tokens: rows.saturating_mul(tokens), rows: None }
+    }
+
     /// Refuses figures that make no sense.
     ///
     /// # Errors

@@ -196,7 +196,8 @@ impl Stage for Expand {
     fn estimate(&self, rows: u64) -> Option<Estimate> {
         let dimensions = if self.dimensions.is_empty() { DIMENSIONS.len() } else { self.dimensions.len() };
         let calls = rows * dimensions as u64;
-        Some(Estimate { calls, max_tokens: calls * u64::from(self.max_tokens) })
+        let written = calls * u64::from(self.k) + if self.keep_seeds { rows } else { 0 };
+        Some(Estimate { rows: Some(written), ..self.manner().estimate(calls) })
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {

@@ -138,7 +138,7 @@ impl Stage for JudgeTraces {
     }
 
     fn estimate(&self, rows: u64) -> Option<Estimate> {
-        Some(self.0.estimate(rows))
+        Some(self.0.estimate(Self::KIND, rows))
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {

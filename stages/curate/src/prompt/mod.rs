@@ -140,7 +140,7 @@ impl Stage for Prompt {
     }
 
     fn estimate(&self, rows: u64) -> Option<Estimate> {
-        Some(Estimate { calls: rows, max_tokens: rows * u64::from(self.max_tokens) })
+        Some(self.manner().estimate(rows))
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {

@@ -129,10 +129,9 @@ impl Judges {
         asking::externals(env, &self.words(words))
     }
 
-    /// One call for each row and judge.
-    pub fn estimate(&self, rows: u64) -> Estimate {
-        let calls = rows * self.model.all().len() as u64;
-        Estimate { calls, max_tokens: calls * u64::from(self.max_tokens) }
+    /// A question for each row and judge.
+    pub fn estimate(&self, kind: &'static str, rows: u64) -> Estimate {
+        self.manner(kind).estimate(rows * self.model.all().len() as u64)
     }
 
     pub(super) fn words(&self, built_in: &'static str) -> Words<'_> {

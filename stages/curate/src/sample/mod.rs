@@ -16,6 +16,7 @@ use schemas::{queries, traces as trace};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::asking;
 use crate::calls;
 use crate::template::Template;
 use request::Asking;
@@ -238,7 +239,11 @@ impl Stage for Sample {
     }
 
     fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
-        let filled = &inputs.expect("rows")?.filled;
+        let given = inputs.expect("rows")?;
+        if let Some(template) = &self.template {
+            asking::ensure_columns(&Template::new(template, TEMPLATE)?, given, &[])?;
+        }
+        let filled = &given.filled;
         let filled: Vec<&str> = filled.iter().map(String::as_str).filter(|name| *name != queries::TESTS).collect();
         let mut rows = TableType::of(&trace::TABLE, filled).fill([
             trace::TRACE_ID,
@@ -283,7 +288,7 @@ impl Stage for Sample {
         let calls = rows * u64::from(self.n) * self.model.all().len() as u64;
         let retries = if self.truncated == Truncated::Retry { calls } else { 0 };
         let max_tokens = calls * u64::from(self.max_tokens) + retries * u64::from(self.retry_cap());
-        Some(Estimate { calls: calls + retries, max_tokens })
+        Some(Estimate { calls, most_calls: calls + retries, max_tokens, rows: Some(calls) })
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {

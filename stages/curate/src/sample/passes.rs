@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
-use pipeline_core::{ParamError, Rejection, StageError, Task};
+use pipeline_core::{Event, ParamError, Rejection, StageError, Task};
 use pipeline_models::{Answer, Recorded, Request};
 use serde_json::json;
 
@@ -18,6 +18,24 @@ struct Answers<'a> {
     given: Vec<(&'a Asking<'a>, Request, Answer)>,
     refusal: Option<(String, String)>,
     is_missing: bool,
+}
+
+/// Answers that were refused for good.
+#[derive(Default)]
+struct Refused {
+    count: u64,
+    first: Option<String>,
+}
+
+/// An answer that the server's filter cut is a refusal: what is left of it is nobody's reasoning.
+fn filtered(recorded: Recorded) -> Recorded {
+    match recorded {
+        Recorded::Answer(answer) if answer.finish_reason.as_deref() == Some("content_filter") => {
+            let message = "the server's filter cut the answer".to_owned();
+            Recorded::RowError { code: "content_filter".to_owned(), message }
+        }
+        recorded => recorded,
+    }
 }
 
 /// How one pass makes requests of some rows.
@@ -96,10 +114,18 @@ impl Sample {
     /// Second pass: answers become traces, in the order of the rows.
     pub(super) fn collect(&self, task: &mut Task<'_>, asking: &[Asking<'_>]) -> Result<(), StageError> {
         let (mut read, mut missing, mut used) = (0_u64, 0_u64, Used::default());
+        let mut refused = Refused::default();
         for batch in task.batches()? {
             let batch = batch?;
             read += batch.num_rows() as u64;
-            missing += self.collect_batch(task, asking, &batch, &mut used)?;
+            missing += self.collect_batch(task, asking, &batch, &mut used, &mut refused)?;
+        }
+        if let Some(first) = refused.first {
+            let message = format!(
+                "{} answers were refused for good (counted as `refused_answers`), the first: {first}",
+                refused.count
+            );
+            task.events().emit(&Event::Warning { stage: Some(task.stage().to_owned()), message });
         }
         used.count(task);
         calls::leave_out(task, missing, read, "queries have no complete answer")
@@ -112,6 +138,7 @@ impl Sample {
         asking: &[Asking<'_>],
         batch: &RecordBatch,
         used: &mut Used,
+        refused: &mut Refused,
     ) -> Result<u64, StageError> {
         let mut missing = 0;
         let mut chunk = Chunk::new(batch);
@@ -126,7 +153,7 @@ impl Sample {
                 let of_row = told
                     .iter_mut()
                     .flat_map(|(asking, told)| told.by_ref().take(self.n as usize).map(|told| (&**asking, told)));
-                let row_of = self.row(task, of_row)?;
+                let row_of = self.row(task, of_row, refused)?;
                 missing += u64::from(self.collect_row(task, &mut chunk, row, row_of)?);
             }
         }
@@ -139,6 +166,7 @@ impl Sample {
         &self,
         task: &mut Task<'_>,
         told: impl Iterator<Item = (&'a Asking<'a>, Told)>,
+        refused: &mut Refused,
     ) -> Result<Answers<'a>, StageError> {
         let mut row = Answers::default();
         for (asking, Told { request, recorded }) in told {
@@ -147,7 +175,7 @@ impl Sample {
             if is_retry {
                 task.count("truncated_retried", 1);
             }
-            match recorded {
+            match filtered(recorded) {
                 Recorded::Answer(_) if is_cut && self.truncated == Truncated::Drop => {
                     task.count("truncated_dropped", 1);
                     row.refusal.get_or_insert(("truncated".to_owned(), "every answer was cut".to_owned()));
@@ -160,6 +188,8 @@ impl Sample {
                 }
                 Recorded::RowError { code, message } => {
                     task.count("refused_answers", 1);
+                    refused.count += 1;
+                    refused.first.get_or_insert_with(|| format!("{code}: {message}"));
                     row.refusal = Some((code, message));
                 }
                 Recorded::Missing => row.is_missing = true,

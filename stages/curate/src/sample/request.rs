@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use arrow::array::{ListArray, RecordBatch, StringViewArray};
-use minijinja::context;
+use minijinja::value::Serde;
 use pipeline_core::rows::{self, Messages, list_texts, text_at};
-use pipeline_core::{Seed, Stage as _, StageError, Task};
+use pipeline_core::{ParamError, Seed, Stage as _, StageError, Task};
 use pipeline_models::{Message, Model, ModelError, Recorded, Request, Sampling};
 use rayon::prelude::*;
 use schemas::queries;
 
 use super::{Sample, TEMPLATE, Truncated};
+use crate::asking;
 use crate::calls::{self, Used};
 use crate::template::Template;
 
@@ -39,11 +40,9 @@ pub(super) fn is_cut(recorded: &Recorded) -> bool {
 
 /// The columns that requests are made of.
 struct Rows<'a> {
+    batch: &'a RecordBatch,
     ids: &'a StringViewArray,
     messages: Messages<'a>,
-    prompts: &'a StringViewArray,
-    domains: &'a StringViewArray,
-    subdomains: &'a StringViewArray,
     options: &'a ListArray,
 }
 
@@ -56,11 +55,9 @@ impl<'a> Asking<'a> {
 
     fn rows(batch: &RecordBatch) -> Result<Rows<'_>, StageError> {
         Ok(Rows {
+            batch,
             ids: rows::texts(batch, queries::QUERY_ID)?,
             messages: Messages::new(batch, queries::MESSAGES)?,
-            prompts: rows::texts(batch, queries::PROMPT)?,
-            domains: rows::texts(batch, queries::DOMAIN)?,
-            subdomains: rows::texts(batch, queries::SUBDOMAIN)?,
             options: rows::lists(batch, queries::OPTIONS)?,
         })
     }
@@ -138,7 +135,12 @@ impl<'a> Asking<'a> {
             Self::ensure_options_are_asked(columns, row, &messages)?;
         }
         if let Some(template) = &self.template {
-            let text = Self::render(template, columns, row)?;
+            let text = template.render(Serde(asking::variables(columns.batch, row, template)).into())?;
+            if text.trim().is_empty() {
+                let id = text_at(columns.ids, row).unwrap_or_default();
+                let message = format!("it renders to nothing for query `{id}`, and an empty prompt asks nothing");
+                return Err(StageError::Param(ParamError::new(TEMPLATE, message)));
+            }
             match messages.iter_mut().rev().find(|message| message.role == "user") {
                 Some(last) => last.content = text,
                 None => messages.push(Message::new("user", text)),
@@ -183,18 +185,6 @@ impl<'a> Asking<'a> {
              or join them to the prompt in the import: `prompt = [\"question\", \"choices[0]\", ...]`",
             text_at(columns.ids, row).unwrap_or_default()
         );
-        Err(StageError::Param(pipeline_core::ParamError::new("template", message)))
-    }
-
-    fn render(template: &Template, columns: &Rows<'_>, row: usize) -> Result<String, StageError> {
-        let owned = |text: Option<&str>| text.map(str::to_owned);
-        let options = list_texts(columns.options, row);
-        let variables = context! {
-            prompt => owned(text_at(columns.prompts, row)),
-            domain => owned(text_at(columns.domains, row)),
-            subdomain => owned(text_at(columns.subdomains, row)),
-            options => options.map(|options| options.into_iter().map(str::to_owned).collect::<Vec<_>>()),
-        };
-        template.render(variables)
+        Err(StageError::Param(ParamError::new(TEMPLATE, message)))
     }
 }

@@ -246,8 +246,7 @@ impl Stage for Verify {
 
     fn estimate(&self, rows: u64) -> Option<Estimate> {
         self.judge.as_ref()?;
-        let calls = rows * u64::from(self.judge_votes);
-        Some(Estimate { calls, max_tokens: calls * u64::from(self.judge_max_tokens) })
+        Some(Estimate::once(rows * u64::from(self.judge_votes), self.judge_max_tokens))
     }
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {

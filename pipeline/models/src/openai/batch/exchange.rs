@@ -150,6 +150,8 @@ impl Provider {
         take: &mut (impl FnMut(&[u8]) -> Result<bool, ModelError> + Send),
     ) -> Result<(), Trouble> {
         let mut pending: Vec<u8> = Vec::new();
+        // a mark of the byte order is no part of the first line
+        let mut take = |line: &[u8]| take(line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line));
         while let Some(chunk) = self.chunk(&mut response).await? {
             let mut rest = chunk.as_ref();
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Body, Url};
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::exchange::{Failure, Tries, Trouble, read};
@@ -30,7 +31,7 @@ const MARK: &str = "pipeline";
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Batch {
     pub(super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "if_readable")]
     pub(super) status: String,
     #[serde(default)]
     pub(super) input_file_id: Option<String>,
@@ -40,10 +41,16 @@ pub(super) struct Batch {
     pub(super) error_file_id: Option<String>,
     #[serde(default)]
     errors: Option<Value>,
-    #[serde(default)]
-    request_counts: Option<Counts>,
+    /// For display only.
+    #[serde(default, deserialize_with = "if_readable")]
+    request_counts: Counts,
     #[serde(default)]
     metadata: Option<Value>,
+}
+
+/// What is of another shape than it should be is as if it were not there.
+fn if_readable<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
 /// Requests of a batch by what became of them.
@@ -85,7 +92,7 @@ impl Batch {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.request_counts.unwrap_or_default()
+        self.request_counts
     }
 
     /// What the provider says against the batch as a whole: code and words of the first error.
