@@ -83,7 +83,7 @@ fn shingles_and_sketch(bencher: Bencher<'_, '_>) {
     let mut sketcher = SuperMinHash::new(NonZeroUsize::new(DEFAULT_COMPONENTS).unwrap_or(NonZeroUsize::MIN), 17);
     let mut sketch = Vec::new();
     bencher.counter(ItemsCount::new(1_usize)).bench_local(|| {
-        if let Some(set) = ShingleSet::new(builder.build(black_box(&text)), Shingling::default()) {
+        if let Some(set) = ShingleSet::new(builder.build_folded(black_box(&text)), Shingling::default()) {
             sketcher.sketch(&set, &mut sketch);
         }
     });

@@ -1,74 +1,46 @@
 //! Knows which LaTeX commands are layout and which are operators, so that spellings of one formula fold together.
 
-/// Commands that change how a formula looks, not what it says.
-const LAYOUT_COMMANDS: [&str; 41] = [
-    "left",
-    "right",
-    "middle",
-    "big",
-    "bigl",
-    "bigr",
-    "bigg",
-    "biggl",
-    "biggr",
-    "displaystyle",
-    "textstyle",
-    "scriptstyle",
-    "limits",
-    "nolimits",
-    "quad",
-    "qquad",
-    "enspace",
-    "thinspace",
-    "negthinspace",
-    "text",
-    "textbf",
-    "textit",
-    "textrm",
-    "texttt",
-    "textsf",
-    "textnormal",
-    "mathrm",
-    "mathbf",
-    "mathit",
-    "mathsf",
-    "mathtt",
-    "mathbb",
-    "mathcal",
-    "operatorname",
-    "boldsymbol",
-    "bm",
-    "mbox",
-    "hbox",
-    "rm",
-    "bf",
-    "nonumber",
-];
-
-/// Whether a lower-cased command changes only how a formula looks.
-pub(crate) fn is_layout(name: &str) -> bool {
-    LAYOUT_COMMANDS.contains(&name)
+/// What a command does to the tokens of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// It changes how a formula looks, not what it says.
+    Layout,
+    /// It stands for a symbol.
+    Symbol(char),
+    /// It is one of the spellings of a fraction.
+    Fraction,
+    /// Its name says something.
+    Word,
 }
 
-/// The symbol that a lower-cased command stands for.
-pub(crate) fn command_symbol(name: &str) -> Option<char> {
-    Some(match name {
-        "cdot" | "times" | "ast" => '*',
-        "div" => '/',
-        "pm" => '±',
-        "le" | "leq" | "leqslant" => '≤',
-        "ge" | "geq" | "geqslant" => '≥',
-        "ne" | "neq" => '≠',
-        "lt" => '<',
-        "gt" => '>',
-        _ => return None,
-    })
-}
+/// Longest name that means something here.
+const LONGEST: usize = 16;
 
-/// A command name in lower case; `None` for names too long to be a known one.
-pub(crate) fn lower<'b>(name: &[u8], buffer: &'b mut [u8; 16]) -> Option<&'b str> {
-    let target = buffer.get_mut(..name.len())?;
-    target.copy_from_slice(name);
-    target.make_ascii_lowercase();
-    std::str::from_utf8(target).ok()
+/// What the command of that name does, whatever the case of its letters.
+pub(crate) fn command(name: &[u8]) -> Command {
+    let mut buffer = [0; LONGEST];
+    let Some(lower) = buffer.get_mut(..name.len()) else {
+        return Command::Word;
+    };
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    match &*lower {
+        b"frac" | b"dfrac" | b"tfrac" | b"cfrac" => Command::Fraction,
+        b"cdot" | b"times" | b"ast" => Command::Symbol('*'),
+        b"div" => Command::Symbol('/'),
+        b"pm" => Command::Symbol('±'),
+        b"le" | b"leq" | b"leqslant" => Command::Symbol('≤'),
+        b"ge" | b"geq" | b"geqslant" => Command::Symbol('≥'),
+        b"ne" | b"neq" => Command::Symbol('≠'),
+        b"lt" => Command::Symbol('<'),
+        b"gt" => Command::Symbol('>'),
+        b"left" | b"right" | b"middle" | b"big" | b"bigl" | b"bigr" | b"bigg" | b"biggl" | b"biggr"
+        | b"displaystyle" | b"textstyle" | b"scriptstyle" | b"limits" | b"nolimits" | b"quad" | b"qquad"
+        | b"enspace" | b"thinspace" | b"negthinspace" | b"text" | b"textbf" | b"textit" | b"textrm" | b"texttt"
+        | b"textsf" | b"textnormal" | b"mathrm" | b"mathbf" | b"mathit" | b"mathsf" | b"mathtt" | b"mathbb"
+        | b"mathcal" | b"operatorname" | b"boldsymbol" | b"bm" | b"mbox" | b"hbox" | b"rm" | b"bf" | b"nonumber" => {
+            Command::Layout
+        }
+        _ => Command::Word,
+    }
 }

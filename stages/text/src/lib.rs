@@ -23,6 +23,7 @@ mod character;
 mod latex;
 mod region;
 mod scan;
+mod token;
 
 pub use error::TextError;
-pub use view::{Symbols, TokenKind, View, ViewBuilder};
+pub use view::{FoldedView, Symbols, TokenKind, View, ViewBuilder};

@@ -247,7 +247,7 @@ fn prose_runs(view: &View, lines: &[Line<'_>]) -> Vec<(usize, usize)> {
     let mut token = 0;
     for line in lines {
         let first = token;
-        while view.spans().get(token).is_some_and(|span| span.0 < line.next) {
+        while view.spans().get(token).is_some_and(|span| (span.0 as usize) < line.next) {
             token += 1;
         }
         if line.is_exempt || first == token {

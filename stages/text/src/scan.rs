@@ -1,64 +1,198 @@
 //! Cuts a text into folded tokens in one pass; the rules are those of [`crate::view`].
+//!
+//! Words and numbers of ASCII are hashed where they stand. Only tokens that hold or touch a wider character are put
+//! together in a buffer first.
 
 use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::canonical_combining_class;
 
 use crate::character::{Class, classify, fold, is_raised_or_lowered, is_vulgar_fraction, operator};
-use crate::latex::{command_symbol, is_layout, lower};
-use crate::view::{Symbols, TokenKind, View};
+use crate::latex::{Command, command};
+use crate::token::{ascii_word_hash, folded_hash, token_hash};
+use crate::view::{Symbols, TokenKind};
 
 /// Longest run of one symbol that is one token under [`Symbols::Kept`].
 const SYMBOL_RUN: usize = 8;
 
-/// Token under construction.
+/// Characters in which the operand of an operator is looked for.
+const OPERAND_WITHIN: usize = 16;
+
+/// Takes the tokens of a text in order.
+pub(crate) trait Sink {
+    /// A token whose folded text is `folded`, apart from the case of ASCII letters.
+    fn push(&mut self, hash: u64, folded: &[u8], span: (usize, usize), kind: TokenKind);
+    /// The last token reaches to `end`.
+    fn extend_last(&mut self, end: usize);
+}
+
+/// What a byte begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    Letter,
+    Digit,
+    Space,
+    Backslash,
+    Symbol,
+    Wide,
+}
+
+static BEGINS: [Begin; 256] = begins();
+
+const fn begins() -> [Begin; 256] {
+    let mut table = [Begin::Symbol; 256];
+    let mut byte = 0_u8;
+    loop {
+        table[byte as usize] = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' => Begin::Letter,
+            b'0'..=b'9' => Begin::Digit,
+            b'\\' => Begin::Backslash,
+            // white space of ASCII, with the vertical tab and the separators that Unicode counts in
+            b' ' | 9..=13 | 28..=31 => Begin::Space,
+            128..=255 => Begin::Wide,
+            _ => Begin::Symbol,
+        };
+        if byte == u8::MAX {
+            return table;
+        }
+        byte += 1;
+    }
+}
+
+/// Token under construction in the buffer.
 struct Open {
     kind: TokenKind,
     start: usize,
-    folded_start: usize,
     raised: bool,
     marks: usize,
 }
 
 /// One pass over one text.
-pub(crate) struct Scanner<'a> {
+pub(crate) struct Scanner<'a, S> {
     text: &'a str,
     bytes: &'a [u8],
     symbols: Symbols,
-    view: &'a mut View,
+    sink: &'a mut S,
+    /// Folded text of the open token.
+    buffer: &'a mut String,
     open: Option<Open>,
     /// Byte position behind the last character that went into the open token.
     end: usize,
+    /// The symbol of the last token and its span, where that was one.
+    last_symbol: Option<(char, usize, usize)>,
 }
 
-impl<'a> Scanner<'a> {
-    pub(crate) fn new(text: &'a str, symbols: Symbols, view: &'a mut View) -> Self {
-        Self { text, bytes: text.as_bytes(), symbols, view, open: None, end: 0 }
+impl<'a, S: Sink> Scanner<'a, S> {
+    /// A scanner of at most the first 4 GiB of `text`.
+    pub(crate) fn new(text: &'a str, symbols: Symbols, sink: &'a mut S, buffer: &'a mut String) -> Self {
+        let text = &text[..text.floor_char_boundary(u32::MAX as usize)];
+        buffer.clear();
+        Self { text, bytes: text.as_bytes(), symbols, sink, buffer, open: None, end: 0, last_symbol: None }
     }
 
     pub(crate) fn scan(mut self) {
         let mut at = 0;
         while let Some(byte) = self.bytes.get(at).copied() {
-            at = match byte {
-                b'a'..=b'z' | b'A'..=b'Z' => {
-                    self.add(char::from(byte.to_ascii_lowercase()), TokenKind::Word, (at, at + 1), false);
-                    at + 1
-                }
-                b'0'..=b'9' => {
-                    self.add(char::from(byte), TokenKind::Number, (at, at + 1), false);
-                    at + 1
-                }
-                b'\\' => self.command(at),
-                byte if byte.is_ascii_whitespace() => {
+            at = match BEGINS[usize::from(byte)] {
+                Begin::Letter => self.word(at),
+                Begin::Digit => self.number(at),
+                Begin::Space => {
                     self.close();
                     at + 1
                 }
-                byte if byte.is_ascii() => self.ascii_symbol(char::from(byte), at),
-                _ => self.wide(at),
+                Begin::Backslash => self.command(at),
+                Begin::Symbol => {
+                    self.symbol(char::from(byte), (at, at + 1));
+                    at + 1
+                }
+                Begin::Wide => self.wide(at),
             };
         }
         self.close();
     }
 
+    fn begins(&self, at: usize, begin: Begin) -> bool {
+        self.bytes.get(at).is_some_and(|byte| BEGINS[usize::from(*byte)] == begin)
+    }
+
+    /// First position from `at` on that does not begin what `begin` says.
+    fn run_end(&self, at: usize, begin: Begin) -> usize {
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        at + rest.iter().position(|byte| BEGINS[usize::from(*byte)] != begin).unwrap_or(rest.len())
+    }
+
+    fn word(&mut self, at: usize) -> usize {
+        self.close_unless(TokenKind::Word);
+        let mut end = self.run_end(at, Begin::Letter);
+        let first_end = end;
+        while self.joins_identifier(end) {
+            end = self.run_end(end + 1, Begin::Letter);
+        }
+        if self.open.is_none() && end == first_end && !self.begins(end, Begin::Wide) {
+            let hash = ascii_word_hash(self.bytes, at, end);
+            self.sink.push(hash, &self.bytes[at..end], (at, end), TokenKind::Word);
+        } else {
+            self.add_ascii(at, end, TokenKind::Word);
+        }
+        end
+    }
+
+    /// An underscore between two letters on either side is inside an identifier; one next to a single letter sets a
+    /// subscript, and others are emphasis.
+    fn joins_identifier(&self, at: usize) -> bool {
+        self.bytes.get(at) == Some(&b'_')
+            && at >= 2
+            && [at - 2, at - 1, at + 1, at + 2].into_iter().all(|at| self.begins(at, Begin::Letter))
+    }
+
+    fn number(&mut self, at: usize) -> usize {
+        self.close_unless(TokenKind::Number);
+        let mut end = self.run_end(at, Begin::Digit);
+        let is_plain = match self.bytes.get(end) {
+            None => true,
+            Some(next) => next.is_ascii() && !matches!(next, b'.' | b',' | b'{' | b'\\'),
+        };
+        if is_plain && self.open.is_none() {
+            let hash = folded_hash(self.bytes, at, end);
+            self.sink.push(hash, &self.bytes[at..end], (at, end), TokenKind::Number);
+            return end;
+        }
+        self.add_ascii(at, end, TokenKind::Number);
+        while !self.buffer.contains('.') {
+            if let Some(group) = self.thousands(end) {
+                end = group + 3;
+                self.add_ascii(group, end, TokenKind::Number);
+            } else if self.bytes.get(end) == Some(&b'.') && self.begins(end + 1, Begin::Digit) {
+                let decimals = end;
+                end = self.run_end(end + 1, Begin::Digit);
+                self.add_ascii(decimals, end, TokenKind::Number);
+            } else {
+                break;
+            }
+        }
+        end
+    }
+
+    /// Position of the three digits behind a thousands separator at `at`, spelt `,` `,\!` `{,}` or `\,`, where one to
+    /// three digits stand before it.
+    fn thousands(&self, at: usize) -> Option<usize> {
+        let rest = self.bytes.get(at..)?;
+        let separator = [&b",\\!"[..], b"{,}", b"\\,", b","].into_iter().find(|mark| rest.starts_with(mark))?;
+        let head = self.bytes[..at].iter().rev().take(4).take_while(|byte| byte.is_ascii_digit()).count();
+        let group = at + separator.len();
+        let is_group = (group..group + 3).all(|at| self.begins(at, Begin::Digit));
+        let is_separator = (1..=3).contains(&head) && is_group && !self.begins(group + 3, Begin::Digit);
+        is_separator.then_some(group)
+    }
+
+    /// Han characters that nothing can change stand for themselves; every other character is folded first.
     fn wide(&mut self, at: usize) -> usize {
+        if is_plain_han(self.bytes.get(at..).unwrap_or_default()) {
+            self.close();
+            let next = at + 3;
+            let hash = folded_hash(self.bytes, at, next);
+            self.sink.push(hash, &self.bytes[at..next], (at, next), TokenKind::Single);
+            return next;
+        }
         let Some(character) = self.text[at..].chars().next() else {
             return self.bytes.len();
         };
@@ -81,136 +215,90 @@ impl<'a> Scanner<'a> {
 
     /// Adds a folded character to the open token, or opens the next one.
     fn add(&mut self, folded: char, kind: TokenKind, span: (usize, usize), raised: bool) {
-        let continues = self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.kind == kind && open.raised == raised && kind != TokenKind::Single);
-        if !continues {
-            self.open(kind, span.0, raised);
-        }
-        self.view.folded.push(folded);
+        self.open(kind, span.0, raised);
+        self.buffer.push(folded);
         self.end = span.1;
     }
 
-    fn open(&mut self, kind: TokenKind, start: usize, raised: bool) {
-        self.close();
-        let is_spaced = |kind: TokenKind| kind != TokenKind::Single;
-        let needs_space = match self.view.kinds.last().copied() {
-            Some(TokenKind::Number) if kind == TokenKind::Number => true,
-            Some(last) => is_spaced(last) && is_spaced(kind),
-            None => false,
-        };
-        if needs_space {
-            self.view.folded.push(' ');
-        }
-        self.open = Some(Open { kind, start, folded_start: self.view.folded.len(), raised, marks: 0 });
+    /// Adds ASCII letters or digits to the open token, or opens the next one.
+    fn add_ascii(&mut self, start: usize, end: usize, kind: TokenKind) {
+        self.open(kind, start, false);
+        let from = self.buffer.len();
+        self.buffer.push_str(&self.text[start..end]);
+        self.buffer[from..].make_ascii_lowercase();
+        self.end = end;
     }
 
     fn add_mark(&mut self, mark: char, end: usize) {
         if let Some(open) = &mut self.open {
             open.marks += 1;
-            self.view.folded.push(mark);
+            self.buffer.push(mark);
             self.end = end;
         }
     }
 
+    /// Opens a token, unless the open one goes on.
+    fn open(&mut self, kind: TokenKind, start: usize, raised: bool) {
+        let goes_on = kind != TokenKind::Single
+            && self.open.as_ref().is_some_and(|open| open.kind == kind && open.raised == raised);
+        if !goes_on {
+            self.close();
+            self.open = Some(Open { kind, start, raised, marks: 0 });
+        }
+    }
+
+    #[inline]
+    fn close_unless(&mut self, kind: TokenKind) {
+        if self.open.as_ref().is_some_and(|open| open.kind != kind || open.raised) {
+            self.close();
+        }
+    }
+
+    #[inline]
     fn close(&mut self) {
-        let Some(open) = self.open.take() else { return };
-        if open.marks > 1 {
-            // several marks on one letter have one canonical order
-            let ordered: String = self.view.folded[open.folded_start..].nfd().collect();
-            self.view.folded.truncate(open.folded_start);
-            self.view.folded.push_str(&ordered);
+        if let Some(open) = self.open.take() {
+            self.hand_on(&open);
         }
-        self.view.push(open.folded_start, (open.start, self.end), open.kind);
     }
 
-    fn ascii_symbol(&mut self, symbol: char, at: usize) -> usize {
-        let is_number = self.open.as_ref().is_some_and(|open| open.kind == TokenKind::Number && !open.raised);
-        if is_number {
-            if symbol == '.' && self.is_decimal_point(at) {
-                self.view.folded.push('.');
-                self.end = at + 1;
-                return at + 1;
-            }
-            if let Some(next) = self.thousands(at) {
-                return next;
-            }
+    fn hand_on(&mut self, open: &Open) {
+        if open.marks > 1 && !is_in_canonical_order(self.buffer) {
+            let ordered: String = self.buffer.nfd().collect();
+            ordered.clone_into(self.buffer);
         }
-        self.symbol(symbol, (at, at + 1));
-        at + 1
-    }
-
-    fn is_decimal_point(&self, at: usize) -> bool {
-        let has_point = self.open.as_ref().is_some_and(|open| self.view.folded[open.folded_start..].contains('.'));
-        !has_point && at == self.end && self.is_digit(at + 1)
-    }
-
-    /// Position of the digits behind a thousands separator at `at`, spelt `,` `,\!` `{,}` or `\,`.
-    fn thousands(&self, at: usize) -> Option<usize> {
-        let open = self.open.as_ref()?;
-        let digits = &self.view.folded[open.folded_start..];
-        let is_head = at == self.end && !digits.contains('.') && {
-            let run = self.bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-            (1..=3).contains(&run)
-        };
-        if !is_head {
-            return None;
-        }
-        let rest = &self.bytes[at..];
-        let separator = [&b",\\!"[..], b"{,}", b"\\,", b","].into_iter().find(|mark| rest.starts_with(mark))?;
-        let next = at + separator.len();
-        let group = (next..next + 3).all(|at| self.is_digit(at)) && !self.is_digit(next + 3);
-        group.then_some(next)
-    }
-
-    fn is_digit(&self, at: usize) -> bool {
-        self.bytes.get(at).is_some_and(u8::is_ascii_digit)
+        let folded = self.buffer.as_bytes();
+        self.sink.push(token_hash(folded), folded, (open.start, self.end), open.kind);
+        self.buffer.clear();
     }
 
     /// Reads what a backslash begins and gives the position behind it.
     fn command(&mut self, at: usize) -> usize {
-        let is_number = self.open.as_ref().is_some_and(|open| open.kind == TokenKind::Number && !open.raised);
-        if is_number && let Some(next) = self.thousands(at) {
-            return next;
-        }
-        let length = self.bytes[at + 1..].iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
-        if length == 0 {
-            self.close();
+        let end = self.run_end(at + 1, Begin::Letter);
+        self.close();
+        if end == at + 1 {
             // `\,` `\!` `\\` and the like are layout; `\{` `\%` are the symbol behind the backslash
-            let is_spacing = matches!(self.bytes.get(at + 1), Some(b',' | b';' | b':' | b'!' | b'>' | b'\\'));
-            return at + 1 + usize::from(is_spacing);
+            let is_spacing = matches!(self.bytes.get(end), Some(b',' | b';' | b':' | b'!' | b'>' | b'\\'));
+            return end + usize::from(is_spacing);
         }
-        let end = at + 1 + length;
-        let mut buffer = [0_u8; 16];
-        let name = lower(&self.bytes[at + 1..end], &mut buffer);
-        if let Some(symbol) = name.and_then(command_symbol) {
-            self.symbol(symbol, (at, end));
-        } else if name.is_some_and(is_layout) {
-            self.close();
-        } else if matches!(name, Some("frac" | "dfrac" | "tfrac" | "cfrac")) {
-            return self.fraction(at, end);
-        } else {
-            self.close();
-            for index in at + 1..end {
-                let letter = char::from(self.bytes[index].to_ascii_lowercase());
-                self.add(letter, TokenKind::Word, (index, index + 1), false);
+        match command(&self.bytes[at + 1..end]) {
+            Command::Symbol(symbol) => self.symbol(symbol, (at, end)),
+            Command::Layout => {}
+            Command::Fraction => return self.fraction(at, end),
+            Command::Word => {
+                let hash = ascii_word_hash(self.bytes, at + 1, end);
+                self.sink.push(hash, &self.bytes[at + 1..end], (at + 1, end), TokenKind::Command);
             }
-            self.close();
         }
         end
     }
 
     /// `\frac12` is `\frac{1}{2}`: without braces an argument is one digit.
     fn fraction(&mut self, at: usize, end: usize) -> usize {
-        self.open(TokenKind::Word, at, false);
-        self.view.folded.push_str("frac");
-        self.end = end;
-        self.close();
-        let digits = (end..end + 2).take_while(|at| self.is_digit(*at)).count();
-        for index in end..end + digits {
-            self.add(char::from(self.bytes[index]), TokenKind::Number, (index, index + 1), false);
-            self.close();
+        self.sink.push(token_hash(b"frac"), b"frac", (at, end), TokenKind::Command);
+        let digits = (end..end + 2).take_while(|at| self.begins(*at, Begin::Digit)).count();
+        for at in end..end + digits {
+            let hash = folded_hash(self.bytes, at, at + 1);
+            self.sink.push(hash, &self.bytes[at..=at], (at, at + 1), TokenKind::Number);
         }
         end + digits
     }
@@ -235,23 +323,23 @@ impl<'a> Scanner<'a> {
     }
 
     fn push_symbol(&mut self, symbol: char, span: (usize, usize)) {
-        self.open(TokenKind::Symbol, span.0, false);
-        self.view.folded.push(symbol);
-        self.end = span.1;
-        self.close();
+        let mut bytes = [0; 4];
+        let folded = symbol.encode_utf8(&mut bytes).as_bytes();
+        self.sink.push(token_hash(folded), folded, span, TokenKind::Symbol);
+        self.last_symbol = Some((symbol, span.0, span.1));
     }
 
     /// Whether `symbol` only lengthens a run of itself that the last token already stands for.
     fn extends_run(&mut self, symbol: char, span: (usize, usize)) -> bool {
-        let (Some(TokenKind::Symbol), Some(last)) = (self.view.kinds.last(), self.view.spans.last_mut()) else {
+        let Some((last, start, end)) = &mut self.last_symbol else {
             return false;
         };
-        let fits = last.1 == span.0 && span.1 - last.0 <= SYMBOL_RUN * (span.1 - span.0);
-        if fits && self.view.folded.ends_with(symbol) {
-            last.1 = span.1;
-            return true;
+        let fits = *last == symbol && *end == span.0 && span.1 - *start <= SYMBOL_RUN * (span.1 - span.0);
+        if fits {
+            *end = span.1;
+            self.sink.extend_last(span.1);
         }
-        false
+        fits
     }
 
     /// Whether an operator has an operand on either side in its line; bullets, emphasis and hyphens have not.
@@ -264,11 +352,41 @@ impl<'a> Scanner<'a> {
             return false;
         }
         let skipped = |character: &char| !matches!(character, ' ' | '\t' | '$' | '\\');
-        let left = before.chars().rev().find(skipped);
-        let right = after.chars().find(|character| skipped(character) && !matches!(character, '(' | '[' | '{' | '-'));
+        let left = before.chars().rev().take(OPERAND_WITHIN).find(skipped);
+        let right = after
+            .chars()
+            .take(OPERAND_WITHIN)
+            .find(|character| skipped(character) && !matches!(character, '(' | '[' | '{' | '-'));
         let closes = |character: char| character.is_alphanumeric() || matches!(character, ')' | ']' | '}' | '!');
         left.is_some_and(closes) && right.is_some_and(char::is_alphanumeric)
     }
+}
+
+/// Whether a text begins with a Han character that folding leaves alone and that nothing behind it belongs to.
+fn is_plain_han(bytes: &[u8]) -> bool {
+    // U+4000..U+9FFF but for the hexagrams of U+4DC0..U+4DFF, which are symbols
+    let [lead @ 0xE4..=0xE9, second, _, rest @ ..] = bytes else {
+        return false;
+    };
+    let is_followed_plainly = match rest {
+        [] | [0..=0x7F | 0xE4..=0xE9, ..] => true,
+        // CJK punctuation and full-width forms, among which no mark is
+        [0xE3, 0x80, third, ..] => *third < 0xA0,
+        [0xEF, 0xBC | 0xBD, ..] => true,
+        _ => false,
+    };
+    is_followed_plainly && (*lead, *second) != (0xE4, 0xB7)
+}
+
+/// Several marks on one letter have one canonical order.
+fn is_in_canonical_order(folded: &str) -> bool {
+    let mut last = 0;
+    folded.chars().all(|character| {
+        let class = canonical_combining_class(character);
+        let is_ordered = class == 0 || class >= last;
+        last = class;
+        is_ordered
+    })
 }
 
 /// A hyphen joins letters, at least two of them on one side: `well-known`, `x-axis`, but not `x-y`.

@@ -8,10 +8,8 @@
 
 use std::num::NonZeroUsize;
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::ngram::{NgramHashes, ngram_hashes};
-use crate::scan::Scanner;
+use crate::scan::{Scanner, Sink};
 
 /// What becomes of punctuation and symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +30,8 @@ pub enum Symbols {
 pub enum TokenKind {
     /// Letters of a script that separates words.
     Word,
+    /// The name of a LaTeX command that is no layout, such as `sqrt`.
+    Command,
     /// A number in decimal digits, thousands separators removed.
     Number,
     /// One character of a script without spaces between words.
@@ -43,24 +43,16 @@ pub enum TokenKind {
 /// Hash that stands for any number in a masked view.
 pub const MASKED_NUMBER: u64 = 0x6E75_6D62_6572_2121;
 
-/// The tokens of one text.
+/// The tokens of one text: 17 bytes for each. Of a text above 4 GiB only the first 4 GiB are seen.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    pub(crate) hashes: Vec<u64>,
-    pub(crate) spans: Vec<(usize, usize)>,
-    pub(crate) kinds: Vec<TokenKind>,
-    pub(crate) folded: String,
-    folded_spans: Vec<(usize, usize)>,
+    hashes: Vec<u64>,
+    spans: Vec<(u32, u32)>,
+    kinds: Vec<TokenKind>,
 }
 
 impl View {
     /// View of `text` without symbols; [`ViewBuilder`] reuses memory over many texts.
-    ///
-    /// ```
-    /// use stage_text::View;
-    /// let view = View::new("What is $\\dfrac{1}{2}$ of 1,080?");
-    /// assert_eq!(view.folded(), "what is frac 1 2 of 1080");
-    /// ```
     pub fn new(text: &str) -> Self {
         Self::with_symbols(text, Symbols::Dropped)
     }
@@ -68,7 +60,7 @@ impl View {
     /// View of `text` with symbols treated as `symbols` says.
     pub fn with_symbols(text: &str, symbols: Symbols) -> Self {
         let mut view = Self::default();
-        Scanner::new(text, symbols, &mut view).scan();
+        Scanner::new(text, symbols, &mut view, &mut String::new()).scan();
         view
     }
 
@@ -88,23 +80,13 @@ impl View {
     }
 
     /// Byte span (start, end) of each token in the original text, on character boundaries.
-    pub fn spans(&self) -> &[(usize, usize)] {
+    pub fn spans(&self) -> &[(u32, u32)] {
         &self.spans
     }
 
     /// Kind of each token.
     pub fn kinds(&self) -> &[TokenKind] {
         &self.kinds
-    }
-
-    /// The folded tokens as text: one space between words, none around single characters.
-    pub fn folded(&self) -> &str {
-        &self.folded
-    }
-
-    /// Folded text of token `index`; empty when there is no such token.
-    pub fn token_text(&self, index: usize) -> &str {
-        self.folded_spans.get(index).map_or("", |(start, end)| &self.folded[*start..*end])
     }
 
     /// Hash of each run of `n` tokens, in order.
@@ -129,25 +111,107 @@ impl View {
     /// Byte span from the start of token `first` to the end of token `last`, or (0, 0) without tokens there.
     pub fn span(&self, first: usize, last: usize) -> (usize, usize) {
         match (self.spans.get(first), self.spans.get(last)) {
-            (Some(first), Some(last)) => (first.0, last.1),
+            (Some(first), Some(last)) => (first.0 as usize, last.1 as usize),
             _ => (0, 0),
         }
     }
 
-    pub(crate) fn clear(&mut self) {
+    fn clear(&mut self) {
         self.hashes.clear();
         self.spans.clear();
         self.kinds.clear();
-        self.folded.clear();
-        self.folded_spans.clear();
+    }
+}
+
+/// Byte positions of a text of at most 4 GiB.
+#[expect(clippy::cast_possible_truncation, reason = "a scanner stops at 4 GiB")]
+fn narrow((start, end): (usize, usize)) -> (u32, u32) {
+    (start as u32, end as u32)
+}
+
+impl Sink for View {
+    #[inline]
+    fn push(&mut self, hash: u64, _folded: &[u8], span: (usize, usize), kind: TokenKind) {
+        self.hashes.push(hash);
+        self.spans.push(narrow(span));
+        self.kinds.push(kind);
     }
 
-    /// Adds the token whose folded text begins at `folded_start`.
-    pub(crate) fn push(&mut self, folded_start: usize, span: (usize, usize), kind: TokenKind) {
-        self.hashes.push(xxh3_64(&self.folded.as_bytes()[folded_start..]));
-        self.folded_spans.push((folded_start, self.folded.len()));
-        self.spans.push(span);
-        self.kinds.push(kind);
+    fn extend_last(&mut self, end: usize) {
+        if let Some(last) = self.spans.last_mut() {
+            last.1 = narrow((0, end)).1;
+        }
+    }
+}
+
+/// A view that keeps the folded tokens as text besides: for shingles of characters, and to see what was matched.
+#[derive(Debug, Clone, Default)]
+pub struct FoldedView {
+    view: View,
+    text: String,
+    bounds: Vec<(usize, usize)>,
+}
+
+impl FoldedView {
+    /// View of `text` without symbols.
+    ///
+    /// ```
+    /// use stage_text::FoldedView;
+    /// let view = FoldedView::new("What is $\\dfrac{1}{2}$ of 1,080?");
+    /// assert_eq!(view.text(), "what is frac 1 2 of 1080");
+    /// ```
+    pub fn new(text: &str) -> Self {
+        Self::with_symbols(text, Symbols::Dropped)
+    }
+
+    /// View of `text` with symbols treated as `symbols` says.
+    pub fn with_symbols(text: &str, symbols: Symbols) -> Self {
+        let mut view = Self::default();
+        Scanner::new(text, symbols, &mut view, &mut String::new()).scan();
+        view
+    }
+
+    /// The tokens.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The folded tokens as text: one space between words, none around single characters.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Folded text of token `index`; empty when there is no such token.
+    pub fn token_text(&self, index: usize) -> &str {
+        self.bounds.get(index).and_then(|(start, end)| self.text.get(*start..*end)).unwrap_or_default()
+    }
+
+    fn clear(&mut self) {
+        self.view.clear();
+        self.text.clear();
+        self.bounds.clear();
+    }
+}
+
+impl Sink for FoldedView {
+    fn push(&mut self, hash: u64, folded: &[u8], span: (usize, usize), kind: TokenKind) {
+        let needs_space = match self.view.kinds.last() {
+            Some(TokenKind::Number) if kind == TokenKind::Number => true,
+            Some(last) => *last != TokenKind::Single && kind != TokenKind::Single,
+            None => false,
+        };
+        if needs_space {
+            self.text.push(' ');
+        }
+        let start = self.text.len();
+        self.text.push_str(&String::from_utf8_lossy(folded));
+        self.text[start..].make_ascii_lowercase();
+        self.bounds.push((start, self.text.len()));
+        self.view.push(hash, folded, span, kind);
+    }
+
+    fn extend_last(&mut self, end: usize) {
+        self.view.extend_last(end);
     }
 }
 
@@ -156,29 +220,39 @@ impl View {
 pub struct ViewBuilder {
     symbols: Symbols,
     view: View,
+    folded: FoldedView,
+    buffer: String,
 }
 
 impl ViewBuilder {
     /// A builder that treats symbols as `symbols` says.
     pub fn new(symbols: Symbols) -> Self {
-        Self { symbols, view: View::default() }
+        Self { symbols, ..Self::default() }
     }
 
     /// The view of `text`; the one before is gone.
     pub fn build(&mut self, text: &str) -> &View {
         self.view.clear();
-        Scanner::new(text, self.symbols, &mut self.view).scan();
+        Scanner::new(text, self.symbols, &mut self.view, &mut self.buffer).scan();
         &self.view
+    }
+
+    /// The view of `text` with its folded text, which costs about as much again; the one before is gone.
+    pub fn build_folded(&mut self, text: &str) -> &FoldedView {
+        self.folded.clear();
+        Scanner::new(text, self.symbols, &mut self.folded, &mut self.buffer).scan();
+        &self.folded
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token::token_hash;
     use proptest::prelude::*;
 
     fn folded(text: &str) -> String {
-        View::new(text).folded().to_owned()
+        FoldedView::new(text).text().to_owned()
     }
 
     #[test]
@@ -206,9 +280,9 @@ mod tests {
 
     #[test]
     fn unspaced_scripts_give_a_token_a_character() {
-        let view = View::new("小明有30元，苹果x个");
-        assert_eq!(view.len(), 9);
-        assert_eq!(view.folded(), "小明有30元苹果x个");
+        let view = FoldedView::new("小明有30元，苹果x个");
+        assert_eq!(view.view().len(), 9);
+        assert_eq!(view.text(), "小明有30元苹果x个");
         assert_eq!(View::new("ในตลาด").len(), 6);
     }
 
@@ -223,13 +297,26 @@ mod tests {
 
     #[test]
     fn operators_between_operands_are_tokens_on_request() {
-        let view = |text| View::with_symbols(text, Symbols::Operators).folded().to_owned();
+        let view = |text| FoldedView::with_symbols(text, Symbols::Operators).text().to_owned();
         assert_ne!(view("What is 12 + 7?"), view("What is 12 - 7?"));
         assert_eq!(view("What is $12 \\times 7$?"), view("what is 12*7"));
         assert_eq!(view("**12** apples"), "12 apples");
         assert_eq!(view("a well-known 3-digit"), "a well known 3 - digit");
         assert_eq!(view("- 5 apples\n- 6 pears"), "5 apples 6 pears");
         assert_eq!(view("x-y"), "x - y");
+    }
+
+    #[test]
+    fn identifiers_of_code_stay_whole_and_subscripts_do_not_join() {
+        assert_eq!(folded("max_value = get_Next_item(x_1, a_n, T_max)"), "max_value get_next_item x 1 a n t max");
+        assert_eq!(folded("_really_ __init__ \\sum_ij"), "really init sum ij");
+    }
+
+    #[test]
+    fn characters_that_touch_others_fold_as_they_would_alone() {
+        assert_eq!(folded("数\u{3099}学，题。1２3"), folded("数\u{3099} 学 题 123"));
+        assert_eq!(folded("naïve x̂y NAÏVE"), folded("nai\u{308}ve x\u{302}y nai\u{308}ve"));
+        assert_eq!(folded("a\u{323}\u{302}b"), folded("a\u{302}\u{323}b"));
     }
 
     #[test]
@@ -246,12 +333,15 @@ mod tests {
         #[test]
         fn any_text_gives_spans_on_character_boundaries(text in "\\PC{0,80}|(\\\\?[a-z0-9,.{}\\\\$ ½²数ก\u{301}\u{200b}-]){0,60}") {
             for symbols in [Symbols::Dropped, Symbols::Operators, Symbols::Kept] {
-                let view = View::with_symbols(&text, symbols);
+                let view = FoldedView::with_symbols(&text, symbols);
+                let plain = View::with_symbols(&text, symbols);
+                prop_assert_eq!((plain.tokens(), plain.spans()), (view.view().tokens(), view.view().spans()));
                 let mut last = 0;
-                for (index, (start, end)) in view.spans().iter().enumerate() {
+                for (index, (start, end)) in plain.spans().iter().enumerate() {
                     prop_assert!(start < end && *start >= last);
-                    prop_assert!(text.get(*start..*end).is_some());
+                    prop_assert!(text.get(*start as usize..*end as usize).is_some());
                     prop_assert!(!view.token_text(index).is_empty());
+                    prop_assert_eq!(token_hash(view.token_text(index).as_bytes()), plain.tokens()[index]);
                     last = *start;
                 }
             }
@@ -259,9 +349,9 @@ mod tests {
 
         #[test]
         fn a_view_of_a_folded_text_is_the_same_view(text in "\\PC{0,80}|(\\\\?[a-zA-Z0-9,.{}\\\\$ ½²数ก\u{301}\u{200b}-]){0,60}") {
-            let view = View::new(&text);
-            let again = View::new(view.folded());
-            prop_assert_eq!(view.tokens(), again.tokens());
+            let view = FoldedView::new(&text);
+            let again = View::new(view.text());
+            prop_assert_eq!(view.view().tokens(), again.tokens());
         }
 
         #[test]

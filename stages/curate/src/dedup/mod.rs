@@ -24,7 +24,7 @@ use serde_json::json;
 use stage_text::lsh::Bands;
 use stage_text::minhash::DEFAULT_COMPONENTS;
 use stage_text::shingle::{ShingleSet, Shingling};
-use stage_text::{Symbols, View, ViewBuilder};
+use stage_text::{FoldedView, Symbols, ViewBuilder};
 
 use self::parts::Parts;
 
@@ -191,7 +191,7 @@ impl Dedup {
         ViewBuilder::new(Symbols::Operators)
     }
 
-    fn shingles(&self, view: &View) -> Option<ShingleSet> {
+    fn shingles(&self, view: &FoldedView) -> Option<ShingleSet> {
         match self.number_twins {
             NumberTwins::Keep => ShingleSet::new(view, self.shingle),
             NumberTwins::Drop => ShingleSet::number_masked(view, self.shingle),

@@ -174,8 +174,8 @@ fn read_candidates(
             .collect();
         let read = found.into_par_iter().with_min_len(32).map_init(Dedup::view_builder, |views, (row, member)| {
             let text = texts.at(row)?;
-            let view = views.build(&text);
-            let numbers: Vec<u64> = view.numbers().collect();
+            let view = views.build_folded(&text);
+            let numbers: Vec<u64> = view.view().numbers().collect();
             let shingles = dedup.shingles(view)?;
             Some((member, Candidate { shingles, numbers: run_hash(&numbers), label: label(member) }))
         });

@@ -179,7 +179,7 @@ fn sign(
     let text = texts.at(row)?;
     let hash = group.map_or_else(|| hash_of(&[&text]), |group| hash_of(&[&text, group]));
     let bands = maker.and_then(|maker| {
-        let shingles = dedup.shingles(maker.views.build(&text))?;
+        let shingles = dedup.shingles(maker.views.build_folded(&text))?;
         maker.sketcher.sketch(&shingles, &mut maker.sketch);
         let mut bands = Vec::with_capacity(maker.bands.bands);
         band_hashes(&maker.sketch, maker.bands, &mut bands);

@@ -154,7 +154,7 @@ fn find_short(index: &ContaminationIndex, view: &View, document: &str, found: &m
 /// Tokens of a short text with its operators, whatever its line breaks.
 pub(super) fn tokens_with_operators(text: &str) -> Vec<u64> {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    View::with_symbols(&line, Symbols::Operators).hashes
+    View::with_symbols(&line, Symbols::Operators).tokens().to_vec()
 }
 
 /// All n-grams of the document that the index holds, confirmed token by token, sorted.

@@ -59,12 +59,13 @@ fn rewrap(text: &str) -> String {
     let (mut done, mut tokens) = (0, 0);
     for (kind, (_, end)) in view.kinds().iter().zip(view.spans()) {
         tokens += 1;
-        let rest = text.get(*end..).unwrap_or_default();
+        let end = *end as usize;
+        let rest = text.get(end..).unwrap_or_default();
         let may_break = *kind == TokenKind::Single || rest.starts_with([' ', '\n', '\t']);
         if tokens >= 8 && may_break {
-            wrapped.push_str(text.get(done..*end).unwrap_or_default());
+            wrapped.push_str(text.get(done..end).unwrap_or_default());
             wrapped.push('\n');
-            (done, tokens) = (*end, 0);
+            (done, tokens) = (end, 0);
         }
     }
     wrapped.push_str(text.get(done..).unwrap_or_default());
