@@ -42,8 +42,10 @@ pub enum Mode {
 ///
 /// Texts are compared without case, layout and punctuation, and never changed. An item counts as found when enough of
 /// it (not of the row) stands in the row; one shorter than an n-gram must be there whole. A row that equals an item
-/// but for its numbers is another problem: it stays and is counted as a number twin. The evidence names the item,
-/// its set, the share found and the matching text. All traces of a query carry its prompt, so they go together.
+/// but for its numbers is another problem: it stays and is counted as a number twin. What many items of a set share,
+/// such as an instruction behind each question, counts for none of them, and neither do n-grams of numbers. The
+/// evidence names the item, its set, the share found and the matching text; counters tell the rows found for each
+/// set. All traces of a query carry its prompt, so they go together.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Decontaminate {
@@ -63,7 +65,7 @@ fn prompt() -> String {
 
 impl Stage for Decontaminate {
     const KIND: &'static str = "decontaminate";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const PORTS: &'static [Port] = &[
         Port::rows(&[], &[]),
         Port::rows(&["queries"], &[queries::PROMPT]).named(EVAL, "evaluation sets to look for").many().evaluation(),
@@ -86,15 +88,7 @@ impl Stage for Decontaminate {
     }
 
     fn validate(&self) -> Result<(), ParamError> {
-        if self.rules.ngram.get() > 1000 {
-            let message = format!("`ngram` may be at most 1000, found {}", self.rules.ngram);
-            return Err(ParamError::new("ngram", message));
-        }
-        if self.rules.min_coverage > 0.0 && self.rules.min_coverage <= 1.0 {
-            return Ok(());
-        }
-        let message = format!("`min_coverage` must be above 0 and at most 1, found {}", self.rules.min_coverage);
-        Err(ParamError::new("min_coverage", message))
+        self.rules.validate().map_err(text_column::param_error)
     }
 
     fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
@@ -113,7 +107,7 @@ impl Stage for Decontaminate {
         for batch in task.batches()? {
             let batch = batch?;
             let evidence = self.search(&index.index, &batch)?;
-            task.count("number_twins", evidence.iter().filter(|found| matches!(found, Outcome::Twin)).count() as u64);
+            count(task, &evidence);
             match self.mode {
                 Mode::Reject => write_judged(task, &batch, evidence.into_iter().map(Outcome::judgement).collect())?,
                 Mode::Mark => {
@@ -141,22 +135,41 @@ impl Decontaminate {
     }
 }
 
+/// Counts rows found, and rows that are twins only, for each evaluation set (that of the best hit of a row).
+fn count(task: &mut Task<'_>, outcomes: &[Outcome]) {
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Clean => {}
+            Outcome::Twin { set } => {
+                task.count("number_twins", 1);
+                task.count(&format!("number_twins of {set}"), 1);
+            }
+            Outcome::Contaminated { set, .. } => task.count(&format!("contaminated by {set}"), 1),
+        }
+    }
+}
+
 /// What the search says of one row.
 #[derive(Debug, Clone, PartialEq)]
 enum Outcome {
     Clean,
-    /// An item but for its numbers.
-    Twin,
-    /// Evidence.
-    Contaminated(Value),
+    /// An item of that set but for its numbers.
+    Twin {
+        set: String,
+    },
+    /// Evidence of an item of that set.
+    Contaminated {
+        set: String,
+        evidence: Value,
+    },
 }
 
 impl Outcome {
     fn new(text: &str, found: &Found) -> Self {
         let Some(best) = found.best() else {
-            return if found.twins.is_empty() { Self::Clean } else { Self::Twin };
+            return found.twins.first().map_or(Self::Clean, |twin| Self::Twin { set: twin.set.clone() });
         };
-        Self::Contaminated(json!({
+        let evidence = json!({
             "item": best.item_id,
             "set": best.set,
             "part": best.part,
@@ -166,20 +179,21 @@ impl Outcome {
             "match": best.kind,
             "items_found": found.hits.len(),
             "text": excerpt(text, best.span),
-        }))
+        });
+        Self::Contaminated { set: best.set.clone(), evidence }
     }
 
     fn judgement(self) -> Judgement {
         match self {
-            Self::Clean | Self::Twin => Judgement::Keep,
-            Self::Contaminated(evidence) => Judgement::reject_with("contaminated", evidence),
+            Self::Clean | Self::Twin { .. } => Judgement::Keep,
+            Self::Contaminated { evidence, .. } => Judgement::reject_with("contaminated", evidence),
         }
     }
 
     fn mark(self) -> Option<String> {
         match self {
-            Self::Clean | Self::Twin => None,
-            Self::Contaminated(evidence) => Some(evidence.to_string()),
+            Self::Clean | Self::Twin { .. } => None,
+            Self::Contaminated { evidence, .. } => Some(evidence.to_string()),
         }
     }
 }
@@ -208,6 +222,7 @@ impl Prepared {
             "items": counts.items,
             "sets": sets,
             "ngrams": counts.ngrams,
+            "common_ngrams": counts.common_ngrams,
             "texts_by_ngrams": counts.by_ngrams,
             "texts_matched_whole": counts.by_exact_match,
             "not_indexable": counts.empty + counts.short_answers,

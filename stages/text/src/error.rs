@@ -11,9 +11,9 @@ pub enum TextError {
         /// What its range is.
         reason: String,
     },
-    /// Not one item could be indexed, so nothing could ever be found.
+    /// There is not one n-gram to look for.
     #[error(
-        "index evaluation items: none of {items} items has an indexable text ({empty} empty, {short_answers} answers shorter than {ngram} tokens)"
+        "index evaluation items: none of {items} items has a text of {ngram} tokens ({empty} texts are empty, {short_answers} answers shorter): set `ngram` to less than their length, or look at the right column"
     )]
     EmptyIndex {
         /// Items that were given.
@@ -24,6 +24,12 @@ pub enum TextError {
         short_answers: usize,
         /// Tokens of an n-gram.
         ngram: usize,
+    },
+    /// No item of one evaluation set has a text that can be found.
+    #[error("index evaluation set `{set}`: all its texts are empty, or are answers shorter than an n-gram")]
+    EmptySet {
+        /// The set.
+        set: String,
     },
     /// An item planted into a document was not found again.
     #[error("find planted item `{item_id}` of set `{set}` again when {disguise}")]

@@ -5,7 +5,8 @@
 
 use std::num::NonZeroUsize;
 
-const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Base of the polynomial.
+pub(crate) const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Hashes of all runs of `n` tokens, in order; empty when there are fewer than `n` tokens.
 pub fn ngram_hashes(tokens: &[u64], n: NonZeroUsize) -> NgramHashes<'_> {
@@ -13,6 +14,28 @@ pub fn ngram_hashes(tokens: &[u64], n: NonZeroUsize) -> NgramHashes<'_> {
     let leading = (1..n).fold(1_u64, |power, _| power.wrapping_mul(BASE));
     let sum = if tokens.len() < n { 0 } else { sum(&tokens[..n]) };
     NgramHashes { tokens, n, leading, sum, next: 0 }
+}
+
+/// Calls `visit` with the position and the hash of each run of `n` of `length` tokens that `token` gives.
+#[inline]
+pub(crate) fn for_each_run(
+    length: usize,
+    n: NonZeroUsize,
+    token: impl Fn(usize) -> u64,
+    mut visit: impl FnMut(usize, u64),
+) {
+    let n = n.get();
+    if length < n {
+        return;
+    }
+    let leading = (1..n).fold(1_u64, |power, _| power.wrapping_mul(BASE));
+    let mut sum = (0..n).fold(0_u64, |sum, at| sum.wrapping_mul(BASE).wrapping_add(token(at)));
+    visit(0, mix(sum));
+    for at in 1..=length - n {
+        let leaving = token(at - 1).wrapping_mul(leading);
+        sum = sum.wrapping_sub(leaving).wrapping_mul(BASE).wrapping_add(token(at - 1 + n));
+        visit(at, mix(sum));
+    }
 }
 
 /// Hash of one run of tokens, equal to what [`ngram_hashes`] gives for the same run.
@@ -76,6 +99,9 @@ mod tests {
         fn a_rolled_hash_is_the_hash_of_its_run(tokens in prop::collection::vec(any::<u64>(), 0..40), n in 1_usize..12) {
             let rolled: Vec<u64> = ngram_hashes(&tokens, NonZeroUsize::new(n).unwrap()).collect();
             let direct: Vec<u64> = tokens.windows(n).map(run_hash).collect();
+            let mut visited = Vec::new();
+            for_each_run(tokens.len(), NonZeroUsize::new(n).unwrap(), |at| tokens[at], |_, hash| visited.push(hash));
+            prop_assert_eq!(&visited, &direct);
             prop_assert_eq!(rolled, direct);
         }
     }

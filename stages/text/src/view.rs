@@ -237,6 +237,11 @@ impl ViewBuilder {
         &self.view
     }
 
+    /// The view that [`ViewBuilder::build`] made last.
+    pub fn last(&self) -> &View {
+        &self.view
+    }
+
     /// The view of `text` with its folded text, which costs about as much again; the one before is gone.
     pub fn build_folded(&mut self, text: &str) -> &FoldedView {
         self.folded.clear();

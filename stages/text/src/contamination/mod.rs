@@ -3,11 +3,19 @@
 //!
 //! The score is the share of the *item's* tokens that the document holds, never the share of the document:
 //! a question embedded in a long page is as contaminated as a bare one. Numbers are kept: a document
-//! that equals an item but for its numbers is a *twin*, another problem, and is counted apart. Items shorter
-//! than one n-gram are matched whole. Hashes only propose; a match is confirmed token by token.
+//! that equals an item but for its numbers is a *twin*, another problem, and is counted apart. What many items of a
+//! set share is its wording and counts for none of them. Items shorter than one n-gram, or without n-grams that say
+//! anything, are matched whole. Hashes only propose; a match is confirmed token by token.
+//!
+//! A look-up takes time in proportion to the document: n-grams in more than a set share of the items are not in the
+//! index, each n-gram leads to an item once, and runs that are matched whole are compared by prefix sums.
 
+mod grams;
+mod place;
 mod search;
 mod self_test;
+mod table;
+mod whole;
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -17,8 +25,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TextError;
-use crate::ngram::{ngram_hashes, run_hash};
 use crate::view::{TokenKind, View};
+use grams::Role;
+use table::Table;
+use whole::Wholes;
 
 pub use search::{Found, Hit, MatchKind, Searcher};
 
@@ -64,38 +74,74 @@ pub enum Part {
 pub struct ContaminationRules {
     /// Tokens of an n-gram.
     pub ngram: NonZeroUsize,
-    /// Share of the item's tokens from which a long item (8 n-grams and more) counts as found, 0 to 1. Shorter
-    /// items need more, up to the whole at 1.5 n-grams: there a shared phrase is already most of the item.
+    /// Share of the item's tokens from which a long item (6 n-grams and more) counts as found, 0 to 1. Shorter
+    /// items need more, up to the whole at 1.5 n-grams: there a shared phrase is already most of the item. The
+    /// item's beginning alone is enough from 2 n-grams on.
     pub min_coverage: f64,
     /// Which texts of an item are looked for.
     pub parts: Parts,
+    /// Share of the items of a set, 0 to 1, above which an n-gram is the set's wording (an instruction behind every
+    /// question, the frame of a template) and counts for no item. Up to five items may always share one.
+    pub max_item_share: f64,
 }
 
 impl Default for ContaminationRules {
-    /// 10-grams, half of a long item, questions.
+    /// 10-grams, half of a long item, questions, wording from 5 % of the items on.
     fn default() -> Self {
-        Self { ngram: NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN), min_coverage: 0.5, parts: Parts::Question }
+        let ngram = NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN);
+        Self { ngram, min_coverage: 0.5, parts: Parts::Question, max_item_share: 0.05 }
     }
 }
 
 impl ContaminationRules {
-    /// Coverage that an item of `tokens` tokens needs: `min_coverage` from 8 n-grams on, rising in a straight
-    /// line to 1 at 1.5 n-grams and below.
+    /// Checks every range.
     ///
-    /// Short items of one template differ in a word at the end ("the number of ways to arrange the letters of
-    /// the word ..."), so that anything below the whole would find the template.
+    /// # Errors
+    /// [`TextError::Parameter`] for a share outside 0 to 1, a coverage of 0 and n-grams of more than 1000 tokens.
+    pub fn validate(&self) -> Result<(), TextError> {
+        if !(self.min_coverage > 0.0 && self.min_coverage <= 1.0) {
+            let reason = format!("{} is not above 0 and at most 1", self.min_coverage);
+            return Err(TextError::Parameter { name: "min_coverage", reason });
+        }
+        if !(0.0..=1.0).contains(&self.max_item_share) {
+            let reason = format!("{} is not between 0 and 1", self.max_item_share);
+            return Err(TextError::Parameter { name: "max_item_share", reason });
+        }
+        if self.ngram.get() > 1000 {
+            let reason = format!("{} is above 1000", self.ngram);
+            return Err(TextError::Parameter { name: "ngram", reason });
+        }
+        Ok(())
+    }
+
+    /// Coverage that an item of `tokens` tokens of its own needs: `min_coverage` from 6 n-grams on, rising in a
+    /// straight line to 1 at 1.5 n-grams and below.
+    ///
+    /// Short items of one template differ in a few words ("the number of ways to arrange the letters of the word
+    /// ..."), so that anything below the whole would find the template.
     pub fn required_coverage(&self, tokens: usize) -> f64 {
+        self.rising(tokens, 6.0)
+    }
+
+    /// Coverage without a gap from the item's first token on that is enough as well: `min_coverage` from 2 n-grams on.
+    /// A text that begins as an item does and leaves it later is its beginning more often than another problem.
+    pub fn required_beginning(&self, tokens: usize) -> f64 {
+        self.rising(tokens, 2.0)
+    }
+
+    fn rising(&self, tokens: usize, long: f64) -> f64 {
         let ngrams = tokens as f64 / self.ngram.get() as f64;
-        let shortness = ((8.0 - ngrams) / 6.5).clamp(0.0, 1.0);
+        let shortness = ((long - ngrams) / (long - 1.5)).clamp(0.0, 1.0);
         self.min_coverage + (1.0 - self.min_coverage) * shortness
     }
 }
 
-/// Tokens from which an item shorter than one n-gram is also found inside a document, in scripts with words.
+/// Tokens from which an item that is matched whole is also found inside a document, in scripts with words.
 const MIN_CONTAINED_WORDS: usize = 5;
 
-/// The same where most tokens are single characters, which say less than words.
-const MIN_CONTAINED_SINGLES: usize = 8;
+/// The same where most tokens are single characters, which say less than words, and where only the part of an item
+/// that is not its set's wording is looked for.
+const MIN_CONTAINED_OTHERS: usize = 8;
 
 /// What an index holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -104,10 +150,12 @@ pub struct IndexCounts {
     pub items: usize,
     /// Texts of items indexed by n-grams.
     pub by_ngrams: usize,
-    /// Texts of items shorter than one n-gram, matched whole.
+    /// Texts of items that are matched whole.
     pub by_exact_match: usize,
     /// Different n-grams in the index.
     pub ngrams: usize,
+    /// Different n-grams left out since they stand in too many items of a set.
+    pub common_ngrams: usize,
     /// Texts without a single token, which can never be found.
     pub empty: usize,
     /// Answers left out because they are shorter than one n-gram.
@@ -119,15 +167,12 @@ pub struct IndexCounts {
 struct Entry {
     item: u32,
     part: Part,
+    set: u32,
     start: usize,
     end: usize,
-    /// Tokens with operators, kept for items that are matched whole.
-    with_operators: Vec<u64>,
-    is_containable: bool,
+    /// Tokens that count in its score; 0 where it is matched whole.
+    counted: usize,
 }
-
-/// Where an n-gram occurs: entry and token position within it.
-type Posting = (u32, u32);
 
 /// Index of the n-grams of evaluation items. Read-only once built and shared between threads.
 #[derive(Debug)]
@@ -136,14 +181,10 @@ pub struct ContaminationIndex {
     items: Vec<EvalItem>,
     entries: Vec<Entry>,
     tokens: Vec<u64>,
-    is_number: Vec<bool>,
-    postings: Vec<Posting>,
-    /// N-gram hash to its range of `postings`.
-    ngrams: HashMap<u64, (u32, u32)>,
-    /// Hash of the first tokens of each short item to its entries.
-    heads: HashMap<u64, Vec<u32>>,
-    /// Hash of the whole of each short item to its entries.
-    wholes: HashMap<u64, Vec<u32>>,
+    kinds: Vec<TokenKind>,
+    roles: Vec<Role>,
+    table: Table,
+    wholes: Wholes,
     counts: IndexCounts,
 }
 
@@ -151,37 +192,25 @@ impl ContaminationIndex {
     /// Indexes `items`.
     ///
     /// # Errors
-    /// [`TextError::Parameter`] when `min_coverage` is outside 0 to 1, [`TextError::EmptyIndex`] when no item
-    /// has a text that can be found: an index that can find nothing must not pass for clean data.
+    /// [`TextError::Parameter`] for rules outside their ranges, [`TextError::EmptyIndex`] when there is not one n-gram
+    /// and [`TextError::EmptySet`] when a set has no text that can be found: an index that can find nothing must not
+    /// pass for clean data.
     pub fn build(items: Vec<EvalItem>, rules: ContaminationRules) -> Result<Self, TextError> {
-        if !(rules.min_coverage > 0.0 && rules.min_coverage <= 1.0) {
-            let reason = format!("{} is not above 0 and at most 1", rules.min_coverage);
-            return Err(TextError::Parameter { name: "min_coverage", reason });
-        }
+        rules.validate()?;
         let mut index = Self {
             rules,
             items,
             entries: Vec::new(),
             tokens: Vec::new(),
-            is_number: Vec::new(),
-            postings: Vec::new(),
-            ngrams: HashMap::new(),
-            heads: HashMap::new(),
-            wholes: HashMap::new(),
+            kinds: Vec::new(),
+            roles: Vec::new(),
+            table: Table::default(),
+            wholes: Wholes::default(),
             counts: IndexCounts::default(),
         };
-        index.add_entries();
-        index.add_ngrams();
-        index.add_short_items();
-        let counts = index.counts;
-        if counts.ngrams == 0 && counts.by_exact_match == 0 {
-            return Err(TextError::EmptyIndex {
-                items: counts.items,
-                empty: counts.empty,
-                short_answers: counts.short_answers,
-                ngram: index.rules.ngram.get(),
-            });
-        }
+        let views = index.add_entries()?;
+        index.add_ngrams()?;
+        index.add_wholes(&views);
         Ok(index)
     }
 
@@ -218,72 +247,90 @@ impl ContaminationIndex {
         self_test::run(self)
     }
 
-    fn add_entries(&mut self) {
+    /// Cuts the texts of all items into tokens, and gives the views of those that became entries.
+    fn add_entries(&mut self) -> Result<Vec<View>, TextError> {
         let n = self.rules.ngram.get();
         let texts = texts(&self.items, self.rules.parts);
         let views: Vec<View> = texts.par_iter().map(|(_, _, text)| View::new(text)).collect();
         self.counts.items = self.items.len();
-        for ((item, part, text), view) in texts.into_iter().zip(views) {
-            let is_short = view.len() < n;
+        let mut sets: HashMap<&str, u32> = HashMap::new();
+        let mut entries_of = Vec::new();
+        let mut kept = Vec::with_capacity(views.len());
+        for ((item, part, _), view) in texts.into_iter().zip(views) {
+            let next = u32::try_from(sets.len()).unwrap_or(u32::MAX);
+            let set = *sets.entry(&self.items[item as usize].set).or_insert(next);
+            entries_of.resize(sets.len(), 0);
             if view.is_empty() {
                 self.counts.empty += 1;
-                continue;
-            }
-            if is_short && part == Part::Answer {
+            } else if view.len() < n && part == Part::Answer {
                 self.counts.short_answers += 1;
-                continue;
+            } else {
+                entries_of[set as usize] += 1;
+                let start = self.tokens.len();
+                self.tokens.extend_from_slice(view.tokens());
+                self.kinds.extend_from_slice(view.kinds());
+                self.entries.push(Entry { item, part, set, start, end: self.tokens.len(), counted: 0 });
+                kept.push(view);
             }
+        }
+        let is_empty = |item: &&EvalItem| sets.get(item.set.as_str()).is_none_or(|set| entries_of[*set as usize] == 0);
+        match self.items.iter().find(is_empty) {
+            Some(item) if !self.entries.is_empty() => Err(TextError::EmptySet { set: item.set.clone() }),
+            _ => Ok(kept),
+        }
+    }
+
+    fn add_ngrams(&mut self) -> Result<(), TextError> {
+        let tokens = grams::Tokens { hashes: &self.tokens, kinds: &self.kinds };
+        let grams = grams::choose(&mut self.entries, &tokens, &self.rules);
+        if grams.made == 0 {
+            return Err(TextError::EmptyIndex {
+                items: self.counts.items,
+                empty: self.counts.empty,
+                short_answers: self.counts.short_answers,
+                ngram: self.rules.ngram.get(),
+            });
+        }
+        self.table = Table::new(&grams.postings);
+        self.roles = grams.roles;
+        self.counts.ngrams = self.table.ngrams();
+        self.counts.common_ngrams = grams.common;
+        self.counts.by_ngrams = self.entries.iter().filter(|entry| entry.counted > 0).count();
+        self.counts.by_exact_match = self.entries.len() - self.counts.by_ngrams;
+        Ok(())
+    }
+
+    /// Adds the entries that n-grams cannot find, once as they are and once without their set's wording at both ends.
+    fn add_wholes(&mut self, views: &[View]) {
+        let mut wholes = Wholes::default();
+        for ((id, entry), view) in (0..).zip(&self.entries).zip(views).filter(|((_, entry), _)| entry.counted == 0) {
+            let text = self.text(entry);
             let singles = view.kinds().iter().filter(|kind| **kind == TokenKind::Single).count();
-            let least = if singles * 2 > view.len() { MIN_CONTAINED_SINGLES } else { MIN_CONTAINED_WORDS };
-            let (from, to) = view.span(0, view.len() - 1);
-            // of the tokens' span only, as in a document: what stands before or behind does not count
-            let bare = text.get(from..to).filter(|_| is_short).unwrap_or_default();
-            let with_operators = search::tokens_with_operators(bare);
-            let start = self.tokens.len();
-            self.tokens.extend_from_slice(view.tokens());
-            self.is_number.extend(view.kinds().iter().map(|kind| *kind == TokenKind::Number));
-            let end = self.tokens.len();
-            let is_containable = view.len() >= least;
-            self.entries.push(Entry { item, part, start, end, with_operators, is_containable });
+            let least = if singles * 2 > view.len() { MIN_CONTAINED_OTHERS } else { MIN_CONTAINED_WORDS };
+            let mut add = |(start, end): (usize, usize), least: usize| {
+                let run = (entry.start + start, entry.start + end);
+                wholes.add(id, &self.tokens, run, whole::text_of(text, view, (start, end)), least);
+            };
+            add((0, view.len()), least);
+            let is_own = |role: &Role| *role != Role::Common;
+            let roles = &self.roles[entry.start..entry.end];
+            if let (Some(first), Some(last)) = (roles.iter().position(is_own), roles.iter().rposition(is_own))
+                && last + 1 - first < view.len()
+                && last + 1 - first >= MIN_CONTAINED_WORDS
+            {
+                add((first, last + 1), MIN_CONTAINED_OTHERS);
+            }
         }
+        self.wholes = wholes;
     }
 
-    fn add_ngrams(&mut self) {
-        let n = self.rules.ngram.get();
-        let mut grams: Vec<(u64, Posting)> = Vec::new();
-        let mut keys = Vec::new();
-        for (entry, id) in self.entries.iter().zip(0..) {
-            if entry.end - entry.start < n {
-                continue;
-            }
-            self.counts.by_ngrams += 1;
-            let range = entry.start..entry.end;
-            ngram_keys(&self.tokens[range.clone()], &self.is_number[range], self.rules.ngram, &mut keys);
-            grams.extend(keys.iter().zip(0..).map(|(key, at)| (*key, (id, at))));
-        }
-        grams.par_sort_unstable();
-        let mut start = 0_u32;
-        for run in grams.chunk_by(|first, second| first.0 == second.0) {
-            let end = start + u32::try_from(run.len()).unwrap_or(u32::MAX);
-            self.ngrams.insert(run[0].0, (start, end));
-            start = end;
-        }
-        self.postings = grams.into_iter().map(|(_, posting)| posting).collect();
-        self.counts.ngrams = self.ngrams.len();
-    }
-
-    fn add_short_items(&mut self) {
-        for (entry, id) in self.entries.iter().zip(0..) {
-            let tokens = &self.tokens[entry.start..entry.end];
-            if tokens.len() >= self.rules.ngram.get() {
-                continue;
-            }
-            self.counts.by_exact_match += 1;
-            self.wholes.entry(run_hash(tokens)).or_default().push(id);
-            if entry.is_containable {
-                self.heads.entry(run_hash(&tokens[..MIN_CONTAINED_WORDS])).or_default().push(id);
-            }
-        }
+    /// The text that an entry was made from.
+    fn text(&self, entry: &Entry) -> &str {
+        let item = self.items.get(entry.item as usize);
+        item.map_or("", |item| match entry.part {
+            Part::Question => &item.question,
+            Part::Answer => item.answer.as_deref().unwrap_or_default(),
+        })
     }
 }
 
@@ -297,23 +344,6 @@ fn texts(items: &[EvalItem], parts: Parts) -> Vec<(u32, Part, &str)> {
             question.into_iter().chain(answer.map(|answer| (item, Part::Answer, answer)))
         })
         .collect()
-}
-
-/// Keys of all n-grams of a token sequence: numbers are masked, so that twins are found too, but where numbers
-/// are most of an n-gram it stays as it is (rows of numbers would all be one n-gram).
-fn ngram_keys(tokens: &[u64], is_number: &[bool], n: NonZeroUsize, keys: &mut Vec<u64>) {
-    let masked: Vec<u64> = tokens
-        .iter()
-        .zip(is_number)
-        .map(|(token, is_number)| if *is_number { crate::view::MASKED_NUMBER } else { *token })
-        .collect();
-    let mut numbers = is_number.iter().take(n.get()).filter(|is_number| **is_number).count();
-    keys.clear();
-    for (at, (exact, masked)) in ngram_hashes(tokens, n).zip(ngram_hashes(&masked, n)).enumerate() {
-        keys.push(if numbers * 2 > n.get() { exact } else { masked });
-        numbers -= usize::from(is_number[at]);
-        numbers += usize::from(is_number.get(at + n.get()).copied().unwrap_or(false));
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ContaminationIndex, Entry, Part};
+use super::{ContaminationIndex, Entry};
 use crate::error::TextError;
 use crate::view::{TokenKind, View};
 
@@ -18,7 +18,7 @@ pub(super) fn run(index: &ContaminationIndex) -> Result<usize, TextError> {
     let mut planted: BTreeMap<&str, usize> = BTreeMap::new();
     let mut searched = 0;
     let mut searcher = index.searcher();
-    for entry in &index.entries {
+    for (id, entry) in (0..).zip(&index.entries) {
         let Some(item) = index.items.get(entry.item as usize) else {
             continue;
         };
@@ -27,11 +27,8 @@ pub(super) fn run(index: &ContaminationIndex) -> Result<usize, TextError> {
             continue;
         }
         *count += 1;
-        let text = match entry.part {
-            Part::Question => item.question.as_str(),
-            Part::Answer => item.answer.as_deref().unwrap_or_default(),
-        };
-        for (disguise, document) in disguises(index, entry, text) {
+        let text = index.text(entry);
+        for (disguise, document) in disguises(index, id, entry, text) {
             searched += 1;
             let found = searcher.find(&document);
             if !found.hits.iter().any(|hit| hit.set == item.set && hit.item_id == item.id) {
@@ -42,26 +39,26 @@ pub(super) fn run(index: &ContaminationIndex) -> Result<usize, TextError> {
     Ok(searched)
 }
 
-fn disguises(index: &ContaminationIndex, entry: &Entry, text: &str) -> Vec<(&'static str, String)> {
+fn disguises(index: &ContaminationIndex, id: u32, entry: &Entry, text: &str) -> Vec<(&'static str, String)> {
     let mut documents =
         vec![("re-wrapped into lines of eight tokens", rewrap(text)), ("upper-cased", text.to_ascii_uppercase())];
-    let is_short = entry.end - entry.start < index.rules.ngram.get();
-    if !is_short || entry.is_containable {
+    if entry.counted > 0 || index.wholes.is_containable(id) {
         documents.push(("embedded in other text", format!("{FILLER} {FILLER}\n\n{text}\n\n{FILLER}")));
     }
     documents
 }
 
-/// Starts a new line after every eighth token, at white space or between characters of unspaced scripts.
+/// Starts a new line after every eighth token, at white space or between two characters of an unspaced script.
 fn rewrap(text: &str) -> String {
     let view = View::new(text);
     let mut wrapped = String::with_capacity(text.len() + view.len() / 8);
     let (mut done, mut tokens) = (0, 0);
-    for (kind, (_, end)) in view.kinds().iter().zip(view.spans()) {
+    let next_starts = view.spans().iter().skip(1).map(|span| span.0).chain([u32::MAX]);
+    for ((kind, (_, end)), next) in view.kinds().iter().zip(view.spans()).zip(next_starts) {
         tokens += 1;
+        let is_between = *kind == TokenKind::Single && next == *end;
         let end = *end as usize;
-        let rest = text.get(end..).unwrap_or_default();
-        let may_break = *kind == TokenKind::Single || rest.starts_with([' ', '\n', '\t']);
+        let may_break = is_between || text.get(end..).is_some_and(|rest| rest.starts_with([' ', '\n', '\t']));
         if tokens >= 8 && may_break {
             wrapped.push_str(text.get(done..end).unwrap_or_default());
             wrapped.push('\n');
