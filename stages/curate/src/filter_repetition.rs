@@ -12,15 +12,15 @@ use schemars::JsonSchema;
 use schemas::{queries, traces};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use stage_text::repetition::{Finding, RepetitionRules, find};
+use stage_text::repetition::{Finder, Finding, RepetitionRules};
 
 use crate::text_column::{self, excerpt};
 
-/// Drops rows whose text repeats itself, is empty, or never leaves its reasoning block.
+/// Drops rows whose text repeats itself, is empty, only refuses, or never leaves its reasoning block.
 ///
 /// The first rule that a text breaks is the reject reason: `empty_response` (a missing text is an empty one),
-/// `unfinished_think`, `tail_loop`, `ngram_repetition`, `duplicate_lines` or, for a trace, `prompt_repeat` (it answers
-/// with its own prompt). A trace that was cut at the token cap is not dropped for that; it is when its reasoning block
+/// `unfinished_think`, `refusal` (a short boilerplate refusal, English or Chinese), `tail_loop`, `ngram_repetition`,
+/// `duplicate_lines` or, for a trace, `prompt_repeat` (it answers with its own prompt). A trace that was cut at the token cap is not dropped for that; it is when its reasoning block
 /// never closes and `reject_unfinished_think` is on. Code fences, arrays and tables are no prose and are left out of
 /// the shares.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -35,7 +35,7 @@ pub struct FilterRepetition {
 
 impl Stage for FilterRepetition {
     const KIND: &'static str = "filter_repetition";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const PORTS: &'static [Port] = &[Port::rows(&[], &[])];
 
     fn example() -> Example {
@@ -45,8 +45,9 @@ impl Stage for FilterRepetition {
             trace("loop", format!("Let me see. {}", "So the answer is again the same number. ".repeat(40))),
             trace("empty", "<think>seven</think>\n".to_owned()),
             trace("unfinished", "<think>three and then".to_owned()),
+            trace("refusal", "I'm sorry, but I can't assist with that.".to_owned()),
         ];
-        let rejected = ["tail_loop", "empty_response", "unfinished_think"];
+        let rejected = ["tail_loop", "empty_response", "unfinished_think", "refusal"];
         Example::rows(json!({}), "rows", &traces::TABLE, rows).gives(1, &rejected)
     }
 
@@ -80,15 +81,16 @@ impl FilterRepetition {
         let column = self.column(batch.column_by_name(traces::RESPONSE).is_some());
         let texts = rows::texts(batch, &column)?;
         let prompts = prompts_of(batch, &column)?;
-        let judge = |row: usize| {
+        let judge = |finder: &mut Finder<'_>, row: usize| {
             let text = rows::text_at(texts, row).unwrap_or_default();
             let prompt = prompts.and_then(|prompts| rows::text_at(prompts, row));
-            match find(text, prompt, &self.rules) {
+            match finder.find(text, prompt) {
                 None => Judgement::Keep,
                 Some(finding) => Judgement::reject_with(finding.rule, evidence(&column, text, &finding)),
             }
         };
-        Ok((0..batch.num_rows()).into_par_iter().with_min_len(16).map(judge).collect())
+        let rows = (0..batch.num_rows()).into_par_iter().with_min_len(16);
+        Ok(rows.map_init(|| Finder::new(&self.rules), judge).collect())
     }
 }
 

@@ -2,9 +2,9 @@
 
 /// One line of a text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Line<'a> {
-    /// The line without white space at either end.
-    pub(crate) text: &'a str,
+pub(crate) struct Line {
+    /// Byte span of the line without white space at either end.
+    pub(crate) text: (usize, usize),
     /// Byte position of the line's start in the whole text.
     pub(crate) start: usize,
     /// Byte position of the next line's start.
@@ -13,15 +13,16 @@ pub(crate) struct Line<'a> {
     pub(crate) is_exempt: bool,
 }
 
-/// All lines of `text` in order.
-pub(crate) fn lines(text: &str) -> Vec<Line<'_>> {
-    let mut lines = Vec::new();
+/// Writes all lines of `text`, in order, into `lines`.
+pub(crate) fn lines(text: &str, lines: &mut Vec<Line>) {
+    lines.clear();
     let mut start = 0;
     let mut fence: Option<&str> = None;
     let mut depth = 0_usize;
     for piece in text.split_inclusive('\n') {
         let next = start + piece.len();
         let line = piece.trim();
+        let from = start + (piece.len() - piece.trim_start().len()).min(piece.len() - line.len());
         let mut is_exempt = fence.is_some() || depth > 0 || is_table_row(line);
         match fence {
             None => {
@@ -31,21 +32,32 @@ pub(crate) fn lines(text: &str) -> Vec<Line<'_>> {
             Some(mark) if line.starts_with(mark) => fence = None,
             Some(_) => {}
         }
-        if fence.is_none() {
+        if fence.is_none() && (has(line, b'\\') || has(line, b'[')) {
             let count = |marks: [&str; 2]| marks.into_iter().map(|mark| line.matches(mark).count()).sum::<usize>();
             let (begins, ends) = (count(["\\begin{", "[asy]"]), count(["\\end{", "[/asy]"]));
             is_exempt |= begins > 0 && begins > ends;
             depth = (depth + begins).saturating_sub(ends);
         }
-        lines.push(Line { text: line, start, next, is_exempt });
+        lines.push(Line { text: (from, from + line.len()), start, next, is_exempt });
         start = next;
     }
-    lines
 }
 
 /// A row of a Markdown table, or of a LaTeX array that stands on one line.
 fn is_table_row(line: &str) -> bool {
-    line.starts_with('|') || line.matches('|').count() >= 3 || line.matches('&').count() >= 2
+    line.starts_with('|') || count(line, b'|') >= 3 || count(line, b'&') >= 2
+}
+
+fn has(line: &str, byte: u8) -> bool {
+    line.as_bytes().contains(&byte)
+}
+
+/// How often an ASCII byte stands in a line.
+fn count(line: &str, byte: u8) -> usize {
+    line.as_bytes()
+        .chunks(255)
+        .map(|piece| usize::from(piece.iter().map(|other| u8::from(*other == byte)).sum::<u8>()))
+        .sum()
 }
 
 #[cfg(test)]
@@ -54,9 +66,16 @@ mod tests {
 
     #[test]
     fn code_arrays_and_tables_are_exempt() {
-        let text = "prose\n```python\nx = 1\n```\n\\begin{array}{cc}\n1 & 2 \\\\\n\\end{array}\nmore\n| a | b |\nend";
-        let exempt: Vec<bool> = lines(text).iter().map(|line| line.is_exempt).collect();
+        let text = "prose\n```python\nx = 1\n```\n\\begin{array}{cc}\n1 & 2 \\\\\n\\end{array}\nmore\n| a | b |\n end ";
+        let mut found = Vec::new();
+        lines(text, &mut found);
+        let exempt: Vec<bool> = found.iter().map(|line| line.is_exempt).collect();
         assert_eq!(exempt, [false, true, true, true, true, true, true, false, true, false]);
-        assert_eq!(lines(text).last().map(|line| line.next), Some(text.len()));
+        assert_eq!(found.last().map(|line| (line.next, &text[line.text.0..line.text.1])), Some((text.len(), "end")));
+    }
+
+    #[test]
+    fn bytes_of_long_lines_are_counted() {
+        assert_eq!((count(&"&".repeat(1000), b'&'), count("", b'&')), (1000, 0));
     }
 }

@@ -125,6 +125,44 @@ fn a_response_that_only_repeats_its_prompt_is_found() {
 }
 
 #[test]
+fn boilerplate_refusals_are_found_in_english_and_chinese() {
+    for text in [
+        "I'm sorry, but I can't assist with that request.",
+        "I’m sorry, but I can’t help with that.",
+        "<think>\nIs it allowed?\n</think>\n\nI apologize, but as an AI language model, I am not able to provide medical advice.",
+        "As an AI language model, I cannot browse the internet.",
+        "I cannot fulfill this request.",
+        "很抱歉，我无法回答这个问题。",
+        "作为一个人工智能语言模型，我不能提供这方面的帮助。",
+    ] {
+        let finding = find(text, None, &RepetitionRules::default());
+        assert_eq!(finding.map(|finding| finding.rule), Some("refusal"), "{text}");
+    }
+    for text in [
+        "Dear Anna, I am sorry that I missed your birthday. I was on a ship and could not call.",
+        "The sum cannot be negative, so the answer is 4.",
+        "Sorry for the confusion above: the product is 12, since we cannot divide by zero. The answer is \\boxed{12}.",
+        "抱歉，上面算错了，正确答案是24元。",
+        "这个数不能被3整除，所以答案是7。",
+    ] {
+        assert_eq!(rule(text), None, "{text}");
+    }
+    let rules = RepetitionRules { reject_refusals: false, ..RepetitionRules::default() };
+    assert_eq!(find("I cannot fulfill this request.", None, &rules), None);
+}
+
+#[test]
+fn a_finder_forgets_the_text_before() {
+    let rules = RepetitionRules::default();
+    let mut finder = Finder::new(&rules);
+    let many =
+        [PROSE.to_owned(), PROSE.repeat(3) + "An end.", PROSE.to_owned(), format!("{PROSE}{}", "x y z ".repeat(99))];
+    let found: Vec<Option<&str>> =
+        many.iter().map(|text| finder.find(text, None).map(|finding| finding.rule)).collect();
+    assert_eq!(found, [None, Some("ngram_repetition"), None, Some("tail_loop")]);
+}
+
+#[test]
 fn parameters_outside_their_range_are_refused() {
     let wrong = RepetitionRules { max_repeated_share: 1.5, ..RepetitionRules::default() };
     assert!(wrong.validate().unwrap_err().to_string().contains("max_repeated_share"));
@@ -150,15 +188,16 @@ proptest! {
     }
 
     #[test]
-    fn the_longest_periodic_prefix_is_the_one_a_search_finds(tokens in prop::collection::vec(0_u64..3, 0..24)) {
+    fn the_longest_periodic_suffix_is_the_one_a_search_finds(tokens in prop::collection::vec(0_u64..3, 0..24)) {
         let mut longest = 0;
         for length in 1..=tokens.len() {
+            let suffix = &tokens[tokens.len() - length..];
             for period in 1..=length / 3 {
-                if (period..length).all(|at| tokens[at] == tokens[at - period]) {
+                if (period..length).all(|at| suffix[at] == suffix[at - period]) {
                     longest = longest.max(length);
                 }
             }
         }
-        prop_assert_eq!(periodic_prefix(&tokens, 3), longest);
+        prop_assert_eq!(tail::periodic_suffix(&tokens, 3, &mut Vec::new()), longest);
     }
 }
