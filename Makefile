@@ -7,7 +7,7 @@ VENV := $(CACHE)/venv-$(shell sha256sum tests/python/requirements.txt | cut -c1-
 BENCH_VENV := $(CACHE)/venv-bench-$(shell sha256sum tests/python/requirements-bench.txt | cut -c1-12)
 PIPELINE := $(CARGO_TARGET_DIR)/release/pipeline
 
-.PHONY: run run-offline model record build test python fmt lint docs deny ci check-generated bench bench-client chaos verify-report
+.PHONY: run run-offline model record build test fuzz python fmt lint docs deny ci check-generated bench bench-client chaos verify-report
 
 run: model build ## fetch the small model, build the program, then run the quickstart live
 	$(PIPELINE) run datasets/quickstart/dag.toml
@@ -28,6 +28,9 @@ test: python check-generated ## every test
 	-sh datasets/quickstart/fetch_model.sh # tests that need the model say so and skip without it
 	-sh tests/tools/fetch_llama_server.sh # the same for a real teacher
 	PIPELINE_PYTHON=$(VENV)/bin/python cargo test --workspace --locked
+
+fuzz: ## a million inputs through the text functions
+	cargo test -p stage-text --release --locked --test fuzz -- --ignored
 
 python: $(VENV)/ready ## the Python packages that tests read results with
 

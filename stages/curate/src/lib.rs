@@ -31,6 +31,8 @@ mod recorded;
 mod rubric;
 mod template;
 mod text_column;
+#[cfg(test)]
+mod text_filters;
 
 use pipeline_core::StageEntry;
 
