@@ -9,10 +9,11 @@ use std::num::NonZeroUsize;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use stage_text::contamination::{ContaminationIndex, ContaminationRules, EvalItem};
-use stage_text::lsh::{band_hashes, bands_for, cluster};
-use stage_text::minhash::{DEFAULT_COMPONENTS, Sketcher, SuperMinHash};
+use stage_text::cluster::{Candidate, JoinRules, verify};
+use stage_text::lsh::{band_hashes, bands_for};
+use stage_text::minhash::{DEFAULT_COMPONENTS, SketchMethod};
 use stage_text::repetition::{RepetitionRules, find};
-use stage_text::shingle::{ShingleSet, Shingling};
+use stage_text::shingle::{Shingler, Shingling};
 use stage_text::{Symbols, ViewBuilder};
 
 fn main() {
@@ -76,30 +77,50 @@ fn contamination(bencher: Bencher<'_, '_>) {
     bencher.counter(BytesCount::of_str(&text)).bench_local(|| searcher.find(black_box(&text)).hits.len());
 }
 
-#[divan::bench]
-fn shingles_and_sketch(bencher: Bencher<'_, '_>) {
-    let text = problem(12_345);
-    let mut builder = ViewBuilder::new(Symbols::Operators);
-    let mut sketcher = SuperMinHash::new(NonZeroUsize::new(DEFAULT_COMPONENTS).unwrap_or(NonZeroUsize::MIN), 17);
+const COMPONENTS: NonZeroUsize = NonZeroUsize::new(DEFAULT_COMPONENTS).unwrap_or(NonZeroUsize::MIN);
+
+#[divan::bench(args = [(1, "one_permutation"), (1, "super_min_hash"), (40, "one_permutation"), (40, "super_min_hash")])]
+fn shingles_and_sketch(bencher: Bencher<'_, '_>, (problems, method): (usize, &str)) {
+    let method = if method == "one_permutation" { SketchMethod::OnePermutation } else { SketchMethod::SuperMinHash };
+    let text = trace(problems);
+    let mut shingler = Shingler::new(Shingling::default(), Symbols::Operators, false);
+    let mut sketcher = method.sketcher(COMPONENTS, 17);
     let mut sketch = Vec::new();
+    bencher.counter(BytesCount::of_str(&text)).bench_local(|| {
+        sketcher.sketch(shingler.shingles(black_box(&text)).hashes, &mut sketch);
+    });
+}
+
+#[divan::bench(args = [30, 1_000])]
+fn sketch_alone(bencher: Bencher<'_, '_>, shingles: u64) {
+    let hashes: Vec<u64> = (0..shingles).map(stage_text::ngram::mix).collect();
+    let mut sketcher = SketchMethod::OnePermutation.sketcher(COMPONENTS, 17);
+    let mut sketch = Vec::new();
+    bencher.counter(ItemsCount::new(1_usize)).bench_local(|| sketcher.sketch(black_box(&hashes), &mut sketch));
+}
+
+#[divan::bench]
+fn bands(bencher: Bencher<'_, '_>) {
+    let Ok(bands) = bands_for(0.8, DEFAULT_COMPONENTS) else {
+        return;
+    };
+    let sketch: Vec<u64> = (0..DEFAULT_COMPONENTS as u64).collect();
+    let mut hashes = Vec::new();
     bencher.counter(ItemsCount::new(1_usize)).bench_local(|| {
-        if let Some(set) = ShingleSet::new(builder.build_folded(black_box(&text)), Shingling::default()) {
-            sketcher.sketch(&set, &mut sketch);
-        }
+        hashes.clear();
+        band_hashes(black_box(&sketch), bands, &mut hashes);
     });
 }
 
 #[divan::bench]
-fn banding(bencher: Bencher<'_, '_>) {
-    let Ok(bands) = bands_for(0.8, DEFAULT_COMPONENTS) else {
-        return;
-    };
-    let mut hashes = Vec::new();
-    for row in 0..20_000_u64 {
-        let sketch: Vec<u64> = (0..DEFAULT_COMPONENTS as u64).map(|at| (row / 2) * 1_000 + at).collect();
-        band_hashes(&sketch, bands, &mut hashes);
-    }
+fn verification(bencher: Bencher<'_, '_>) {
+    let texts = (0..200_u64).map(|text| Candidate {
+        shingles: (text / 2 * 1_000..text / 2 * 1_000 + 1_000).collect(),
+        ..Candidate::default()
+    });
+    let (texts, bucket) = (texts.collect::<Vec<_>>(), (0..200).collect::<Vec<u32>>());
+    let rules = JoinRules { threshold: 0.8, keeps_number_twins: true };
     bencher
-        .counter(ItemsCount::new(20_000_usize))
-        .bench(|| cluster(black_box(&hashes), bands.bands, |_, _| true).len());
+        .counter(ItemsCount::new(200_usize))
+        .bench(|| verify(black_box(&texts), std::slice::from_ref(&bucket), rules).sets.len());
 }

@@ -6,9 +6,10 @@
 //! text is never changed. Nothing knows tables, files or stages.
 //!
 //! Reading order: [`view`] cuts a text into tokens, [`ngram`] hashes runs of them, [`repetition`] and
-//! [`contamination`] are the two filters, and [`shingle`], [`minhash`], [`lsh`] and [`union_find`] are the
-//! steps of near-duplicate search.
+//! [`contamination`] are the two filters, and [`shingle`], [`minhash`], [`lsh`], [`cluster`] and
+//! [`union_find`] are the steps of near-duplicate search.
 
+pub mod cluster;
 pub mod contamination;
 pub mod error;
 pub mod lsh;

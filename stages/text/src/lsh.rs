@@ -5,11 +5,8 @@
 //! neighbours; every candidate is verified by the caller before two rows are joined, since transitive joins
 //! of unverified candidates melt unrelated rows into one cluster.
 
-use rayon::slice::ParallelSliceMut;
-
 use crate::error::TextError;
 use crate::ngram::mix;
-use crate::union_find::UnionFind;
 
 /// Bands and rows for a threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,50 +71,6 @@ pub fn band_hashes(sketch: &[u64], bands: Bands, out: &mut Vec<u64>) {
     }
 }
 
-/// Calls `visit` with each pair of rows (smaller first) that share a band hash; a pair may come once a band.
-///
-/// `hashes` holds `bands` band hashes a row, row after row. Memory is one band at a time. `visit` sees a fixed
-/// order: by band, then by hash, then by rows.
-pub fn candidate_pairs(hashes: &[u64], bands: usize, mut visit: impl FnMut(u32, u32)) {
-    for_each_bucket(hashes, bands, |bucket| {
-        for (at, (_, first)) in bucket.iter().enumerate() {
-            for (_, second) in &bucket[at + 1..] {
-                visit(*first, *second);
-            }
-        }
-    });
-}
-
-/// Clusters of rows: connected sets of candidate pairs that `verify` confirms.
-///
-/// Pairs that already belong together are not verified again, which leaves the clusters as they are and saves
-/// most comparisons among many copies. The same for any order of rows up to the naming of rows.
-pub fn cluster(hashes: &[u64], bands: usize, mut verify: impl FnMut(u32, u32) -> bool) -> UnionFind {
-    let rows = hashes.len().checked_div(bands).unwrap_or(0);
-    let mut sets = UnionFind::new(u32::try_from(rows).unwrap_or(u32::MAX));
-    candidate_pairs(hashes, bands, |first, second| {
-        if sets.find(first) != sets.find(second) && verify(first, second) {
-            sets.union(first, second);
-        }
-    });
-    sets
-}
-
-/// Calls `visit` with each run of two or more rows that share a hash in a band, sorted by row.
-fn for_each_bucket(hashes: &[u64], bands: usize, mut visit: impl FnMut(&[(u64, u32)])) {
-    let mut column: Vec<(u64, u32)> = Vec::new();
-    for band in 0..bands {
-        column.clear();
-        column.extend(hashes.iter().skip(band).step_by(bands).copied().zip(0..));
-        column.par_sort_unstable();
-        for bucket in column.chunk_by(|first, second| first.0 == second.0) {
-            if bucket.len() > 1 {
-                visit(bucket);
-            }
-        }
-    }
-}
-
 /// Area under `curve` from `start` to `end` by Simpson's rule.
 fn area(start: f64, end: f64, curve: impl Fn(f64) -> f64) -> f64 {
     const STEPS: u32 = 64;
@@ -164,33 +117,5 @@ mod tests {
         band_hashes(&[1, 2, 3, 4], bands, &mut first);
         band_hashes(&[3, 4, 1, 2], bands, &mut second);
         assert!(first[0] != second[0] && first[1] != second[1] && first[0] != second[1]);
-    }
-
-    #[test]
-    fn an_unverified_candidate_joins_nothing() {
-        let hashes = [7, 1, 7, 2, 7, 2];
-        assert_eq!(cluster(&hashes, 2, |_, _| false).roots(), [0, 1, 2]);
-        assert_eq!(cluster(&hashes, 2, |first, _| first == 1).roots(), [0, 1, 1]);
-        assert_eq!(cluster(&hashes, 2, |_, _| true).roots(), [0, 0, 0]);
-        assert!(cluster(&[], 0, |_, _| true).is_empty());
-    }
-
-    proptest! {
-        #[test]
-        fn candidates_are_the_pairs_that_share_a_band(hashes in prop::collection::vec(0_u64..6, 0..60)) {
-            let bands = 3;
-            let rows: Vec<&[u64]> = hashes.chunks_exact(bands).collect();
-            let whole = &hashes[..rows.len() * bands];
-            let mut found = std::collections::BTreeSet::new();
-            candidate_pairs(whole, bands, |first, second| {
-                found.insert((first as usize, second as usize));
-            });
-            for second in 0..rows.len() {
-                for first in 0..second {
-                    let share = rows[first].iter().zip(rows[second]).any(|(a, b)| a == b);
-                    prop_assert_eq!(share, found.contains(&(first, second)));
-                }
-            }
-        }
     }
 }

@@ -3,6 +3,7 @@
 //! A run of n token hashes `t_0 .. t_{n-1}` has the polynomial hash `sum t_i B^(n-1-i)` modulo 2^64, which
 //! rolls in constant time a step, followed by a bit mixer because the low bits of such a sum are weak.
 
+use std::hash::Hasher;
 use std::num::NonZeroUsize;
 
 /// Base of the polynomial.
@@ -48,6 +49,26 @@ pub fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
     let value = (value ^ (value >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
     value ^ (value >> 33)
+}
+
+/// Hashes a key that is a hash already: only its bits are spread once.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PassHasher(u64);
+
+impl Hasher for PassHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = mix(self.0 ^ value);
+    }
 }
 
 fn sum(tokens: &[u64]) -> u64 {

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::ngram::{ngram_hashes, run_hash};
-use crate::view::{FoldedView, TokenKind, View};
+use crate::ngram::{mix, ngram_hashes, run_hash};
+use crate::view::{FoldedView, Symbols, TokenKind, View, ViewBuilder};
 
 /// What a shingle is a run of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +41,92 @@ impl Default for Shingling {
     }
 }
 
+/// Hashes the shingles of one text after another in the same memory.
+#[derive(Debug, Clone, Default)]
+pub struct Shingler {
+    shingling: Shingling,
+    is_masked: bool,
+    views: ViewBuilder,
+    tokens: Vec<u64>,
+    folded: String,
+    hashes: Vec<u64>,
+}
+
+/// The shingles of a text as [`Shingler`] finds them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shingles<'a> {
+    /// Hash of each shingle in the order of the text, repeats included; none for a text without tokens, one for a text
+    /// shorter than a shingle.
+    pub hashes: &'a [u64],
+    /// Digest of the text's numbers, in order.
+    pub numbers: u64,
+}
+
+impl Shingler {
+    /// A shingler over views with `symbols`, which hides every number if `is_masked`, so that texts which differ in
+    /// their numbers only have equal sets.
+    pub fn new(shingling: Shingling, symbols: Symbols, is_masked: bool) -> Self {
+        Self { shingling, is_masked, views: ViewBuilder::new(symbols), ..Self::default() }
+    }
+
+    /// The shingles of a text; those of the text before are gone.
+    pub fn shingles(&mut self, text: &str) -> Shingles<'_> {
+        self.hashes.clear();
+        let size = self.shingling.size;
+        let view = match self.shingling.unit {
+            ShingleUnit::Word => {
+                let view = self.views.build(text);
+                if self.is_masked {
+                    view.number_masked(&mut self.tokens);
+                    of_tokens(&self.tokens, size, &mut self.hashes);
+                } else {
+                    of_tokens(view.tokens(), size, &mut self.hashes);
+                }
+                view
+            }
+            ShingleUnit::Char => {
+                let view = self.views.build_folded(text);
+                if self.is_masked {
+                    masked_text(view, &mut self.folded);
+                    of_characters(&self.folded, size, &mut self.hashes);
+                } else {
+                    of_characters(view.text(), size, &mut self.hashes);
+                }
+                view.view()
+            }
+        };
+        let numbers = view.numbers().fold(0_u64, |digest, number| mix(digest.rotate_left(23) ^ number));
+        Shingles { hashes: &self.hashes, numbers }
+    }
+}
+
+/// Folded text with a 0 for every number.
+fn masked_text(view: &FoldedView, out: &mut String) {
+    out.clear();
+    for (index, kind) in view.view().kinds().iter().enumerate() {
+        if index > 0 {
+            out.push(' ');
+        }
+        out.push_str(if *kind == TokenKind::Number { "0" } else { view.token_text(index) });
+    }
+}
+
+fn of_tokens(tokens: &[u64], size: NonZeroUsize, out: &mut Vec<u64>) {
+    if tokens.len() < size.get() && !tokens.is_empty() {
+        out.push(run_hash(tokens));
+    }
+    out.extend(ngram_hashes(tokens, size));
+}
+
+fn of_characters(folded: &str, size: NonZeroUsize, out: &mut Vec<u64>) {
+    let ends = folded.char_indices().map(|(at, character)| at + character.len_utf8()).skip(size.get() - 1);
+    let starts = folded.char_indices().map(|(at, _)| at);
+    out.extend(starts.zip(ends).map(|(start, end)| xxh3_64(&folded.as_bytes()[start..end])));
+    if out.is_empty() && !folded.is_empty() {
+        out.push(xxh3_64(folded.as_bytes()));
+    }
+}
+
 /// The shingles of one text: hashes, sorted, each once, at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShingleSet(Vec<u64>);
@@ -48,29 +134,30 @@ pub struct ShingleSet(Vec<u64>);
 impl ShingleSet {
     /// Shingles of a view; `None` when it has no token.
     pub fn new(view: &FoldedView, shingling: Shingling) -> Option<Self> {
+        let mut hashes = Vec::new();
         match shingling.unit {
-            ShingleUnit::Word => Self::of_tokens(view.view().tokens(), shingling.size),
-            ShingleUnit::Char => Self::of_characters(view.text(), shingling.size),
+            ShingleUnit::Word => of_tokens(view.view().tokens(), shingling.size, &mut hashes),
+            ShingleUnit::Char => of_characters(view.text(), shingling.size, &mut hashes),
         }
+        Self::from_hashes(hashes)
     }
 
-    /// The same with every number hidden, so that texts which differ in their numbers only have equal sets.
+    /// The same with every number hidden.
     pub fn number_masked(view: &FoldedView, shingling: Shingling) -> Option<Self> {
+        let mut hashes = Vec::new();
         match shingling.unit {
             ShingleUnit::Word => {
-                let mut tokens = Vec::with_capacity(view.view().len());
+                let mut tokens = Vec::new();
                 view.view().number_masked(&mut tokens);
-                Self::of_tokens(&tokens, shingling.size)
+                of_tokens(&tokens, shingling.size, &mut hashes);
             }
             ShingleUnit::Char => {
-                let mut folded = String::with_capacity(view.text().len());
-                for (index, kind) in view.view().kinds().iter().enumerate() {
-                    folded.push(' ');
-                    folded.push_str(if *kind == TokenKind::Number { "0" } else { view.token_text(index) });
-                }
-                Self::of_characters(folded.trim_start(), shingling.size)
+                let mut folded = String::new();
+                masked_text(view, &mut folded);
+                of_characters(&folded, shingling.size, &mut hashes);
             }
         }
+        Self::from_hashes(hashes)
     }
 
     /// A set of any hashes; `None` when there are none.
@@ -87,26 +174,20 @@ impl ShingleSet {
 
     /// Exact Jaccard index with another set, 0 to 1.
     pub fn jaccard(&self, other: &Self) -> f64 {
-        let shared = intersection(&self.0, &other.0);
-        shared as f64 / (self.0.len() + other.0.len() - shared) as f64
+        jaccard(&self.0, &other.0)
     }
+}
 
-    fn of_tokens(tokens: &[u64], size: NonZeroUsize) -> Option<Self> {
-        if tokens.len() < size.get() && !tokens.is_empty() {
-            return Some(Self(vec![run_hash(tokens)]));
-        }
-        Self::from_hashes(ngram_hashes(tokens, size).collect())
-    }
+/// Exact Jaccard index |A and B| / |A or B| of two sorted lists without repeats; 0 for two empty ones.
+pub fn jaccard(first: &[u64], second: &[u64]) -> f64 {
+    let shared = intersection(first, second);
+    let all = first.len() + second.len() - shared;
+    if all == 0 { 0.0 } else { shared as f64 / all as f64 }
+}
 
-    fn of_characters(folded: &str, size: NonZeroUsize) -> Option<Self> {
-        let ends = folded.char_indices().map(|(at, character)| at + character.len_utf8()).skip(size.get() - 1);
-        let starts = folded.char_indices().map(|(at, _)| at);
-        let hashes: Vec<u64> = starts.zip(ends).map(|(start, end)| xxh3_64(&folded.as_bytes()[start..end])).collect();
-        if hashes.is_empty() && !folded.is_empty() {
-            return Some(Self(vec![xxh3_64(folded.as_bytes())]));
-        }
-        Self::from_hashes(hashes)
-    }
+/// Highest Jaccard index that two sets of these sizes can have.
+pub fn jaccard_bound(first: usize, second: usize) -> f64 {
+    first.min(second) as f64 / first.max(second).max(1) as f64
 }
 
 /// Whether the numbers of two texts differ, as multisets. Near-duplicates whose numbers differ are two problems.
@@ -145,7 +226,6 @@ fn intersection(first: &[u64], second: &[u64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Symbols;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -217,6 +297,13 @@ mod tests {
             let view = FoldedView::new(&text);
             prop_assert_eq!(ShingleSet::new(&view, shingling).is_none(), view.view().is_empty());
             prop_assert_eq!(ShingleSet::number_masked(&view, shingling).is_none(), view.view().is_empty());
+            for is_masked in [false, true] {
+                let mut shingler = Shingler::new(shingling, Symbols::Dropped, is_masked);
+                shingler.shingles("an earlier text leaves nothing behind 12");
+                let found = ShingleSet::from_hashes(shingler.shingles(&text).hashes.to_vec());
+                let whole = if is_masked { ShingleSet::number_masked(&view, shingling) } else { ShingleSet::new(&view, shingling) };
+                prop_assert_eq!(found, whole);
+            }
         }
     }
 }

@@ -1,162 +1,207 @@
-//! Second step: brings all signatures together and decides which rows fall out, and why.
+//! Fifth step: brings all findings together, sounds the alarm where they cannot be right, and decides which rows fall
+//! out, and why.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{ArrayRef, RecordBatch, StringViewArray, UInt64Array};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pipeline_core::{StageError, Task, rows};
 use schemas::queries;
 use serde_json::{Value, json};
 
-use super::Dedup;
-use super::near::Near;
 use super::parts::Parts;
-use super::units::Units;
+use super::plan::{Names, Plan};
+use super::verified::{self, Finding};
+use super::{Dedup, VERIFIED};
 use crate::text_column::excerpt;
 
 /// Texts from which the share of the largest cluster is looked at.
-const ALARM_FROM: usize = 100;
+const ALARM_FROM: u64 = 100;
 /// Largest clusters that the notes name.
 const NAMED_CLUSTERS: usize = 20;
+/// Members of such a cluster that the notes name.
+const NAMED_MEMBERS: usize = 5;
 /// Different labels that the evidence of a conflict names.
 const NAMED_LABELS: usize = 10;
 /// Rows of a batch of decisions.
 const BATCH_ROWS: usize = 8192;
 
-/// Columns of a decision: a row that falls out.
+/// Columns of a decision about a unit that falls out or is in a cluster. `reason` and `evidence` are null where it
+/// stays, `cluster` (the id of the unit that stays), `size` and `similarity` where it is in no cluster.
 pub fn schema() -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
         Arc::new(Schema::new(vec![
-            Field::new("ordinal", DataType::UInt64, false),
-            Field::new("reason", DataType::Utf8View, false),
-            Field::new("evidence", DataType::Utf8View, false),
+            Field::new("unit", DataType::UInt64, false),
+            Field::new("reason", DataType::Utf8View, true),
+            Field::new("evidence", DataType::Utf8View, true),
+            Field::new("cluster", DataType::Utf8View, true),
+            Field::new("size", DataType::Int64, true),
+            Field::new("similarity", DataType::Float64, true),
         ]))
     });
     Arc::clone(&SCHEMA)
 }
 
-/// Why a unit falls out.
-type Fate = (&'static str, Value);
+/// What becomes of a unit.
+#[derive(Debug)]
+struct Fate {
+    unit: u64,
+    reason: Option<&'static str>,
+    evidence: Option<Value>,
+    /// The unit that stays, and the Jaccard index with it.
+    cluster: Option<(u64, f64)>,
+}
 
-/// A unit that stays, and the number of units that it stands for, itself included.
-type Cluster = (u32, usize);
+/// The units that a surviving unit stands for, itself included, best first.
+type Clusters = BTreeMap<u64, Vec<u64>>;
 
-/// Decides over all rows, sounds the alarm where that cannot be right, and hands the decisions on.
+/// Decides over all units and hands the decisions on.
 ///
 /// # Errors
 /// [`StageError::Alarm`] when one cluster holds too much of the data; otherwise when a file is damaged.
 pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), StageError> {
-    let units = Units::read(parts, task)?;
-    let mut fates: HashMap<u32, Fate> = HashMap::new();
-    let conflicts = conflicts(&units, task)?;
-    for (index, unit) in (0..).zip(&units.all) {
-        if let Some(labels) = conflicts.get(&unit.query) {
-            let labels: Vec<&String> = labels.iter().take(NAMED_LABELS).collect();
-            fates.insert(index, ("label_conflict", json!({ "labels": labels })));
-        }
-    }
-    let exact = exact_groups(&units);
-    let members: Vec<u32> = exact.iter().map(|group| group[0]).collect();
-    let mut near = Near::find(dedup, parts, task, &units, &members)?;
-    let texts = exact.iter().map(Vec::len).sum();
-    let clusters = drop_duplicates(&units, &exact, &mut near, &mut fates);
-    check_share(dedup, parts, task, &units, &clusters, texts)?;
-    let conflicts = units.queries.iter().filter(|query| query.has_conflict).count();
-    task.note("clusters", note(&units, &clusters, texts, conflicts, near.number_twins));
-    write(task, &units, &fates)
-}
-
-/// Labels of each query that has several, by index.
-fn conflicts(units: &Units, task: &Task<'_>) -> Result<HashMap<u32, BTreeSet<String>>, StageError> {
-    let with_conflict = (0..).zip(&units.queries).filter(|(_, query)| query.has_conflict);
-    let wanted: HashMap<&str, u32> = with_conflict.map(|(index, query)| (&*query.id, index)).collect();
-    let mut labels: HashMap<u32, BTreeSet<String>> = HashMap::new();
-    if wanted.is_empty() {
-        return Ok(labels);
-    }
-    for batch in task.port_batches("rows", Some(&[queries::QUERY_ID, queries::LABEL]))? {
-        let batch = batch?;
-        let (ids, texts) = (rows::texts(&batch, queries::QUERY_ID)?, rows::texts(&batch, queries::LABEL)?);
-        for row in 0..batch.num_rows() {
-            if let (Some(index), Some(label)) = (wanted.get(ids.value(row)), rows::text_at(texts, row)) {
-                labels.entry(*index).or_default().insert(excerpt(label, (0, label.len())));
+    let plan = task.shared("plan", Plan::read)?;
+    let names = task.shared("names", |task| Names::read(parts, &plan, task))?;
+    let (mut near, mut twins, mut bounded) = (HashMap::new(), 0_usize, 0);
+    for batch in task.earlier(VERIFIED)? {
+        for finding in verified::read(&batch?)? {
+            match finding {
+                Finding::Near { unit, survivor, similarity } => {
+                    near.insert(unit, (survivor, similarity));
+                }
+                Finding::Twin(_) => twins += 1,
+                Finding::Bounded(count) => bounded += count,
             }
         }
     }
-    Ok(labels)
-}
-
-/// Units of the same text, the one that stays first; groups in the order of those.
-fn exact_groups(units: &Units) -> Vec<Vec<u32>> {
-    let with_text = units.without_conflict().filter_map(|unit| Some((units.all[unit as usize].content?, unit)));
-    let mut by_content: Vec<(u128, u32)> = with_text.collect();
-    by_content.sort_unstable();
-    let mut groups: Vec<Vec<u32>> = by_content
-        .chunk_by(|one, two| one.0 == two.0)
-        .map(|group| group.iter().map(|(_, unit)| *unit).collect())
-        .collect();
-    for group in &mut groups {
-        group.sort_unstable_by(|one, two| units.rank(*one, *two));
+    let conflicts = conflicts(parts, &plan, task)?;
+    let queries = conflicts.iter().map(|(_, query, _)| query).collect::<BTreeSet<_>>().len();
+    let mut fates: Vec<Fate> = conflicts.into_iter().map(|(unit, _, labels)| conflict(unit, &labels)).collect();
+    let clusters = cluster(&plan, &names, &near, &mut fates);
+    let sizes = sorted(&clusters, &names);
+    check_share(dedup, parts, task, &plan, &names, sizes.first())?;
+    let mut note = note(&names, &sizes);
+    note["texts"] = json!(plan.texts);
+    note["label_conflicts"] = json!(queries);
+    note["number_twins_kept"] = json!(twins);
+    note["buckets_not_compared_in_full"] = json!(bounded);
+    task.note("clusters", note);
+    if dedup.near {
+        task.note("bands", dedup.curve()?);
     }
-    groups.sort_unstable_by(|one, two| units.rank(one[0], two[0]));
-    groups
+    fates.sort_unstable_by_key(|fate| fate.unit);
+    write(task, &names, &clusters, &fates)
 }
 
-/// Lets all but the best unit of each cluster fall out; clusters of one are left out of the answer.
-fn drop_duplicates(units: &Units, exact: &[Vec<u32>], near: &mut Near, fates: &mut HashMap<u32, Fate>) -> Vec<Cluster> {
-    let roots = near.sets.roots();
-    let mut sizes: BTreeMap<u32, usize> = BTreeMap::new();
-    for ((member, root), group) in (0..).zip(&roots).zip(exact) {
-        // groups are sorted best first, so the root of a cluster is the one that stays
-        let survivor = exact[*root as usize][0];
-        *sizes.entry(*root).or_default() += group.len();
-        let of = units.id(survivor);
-        let is_near = *root != member;
-        let (reason, similarity) =
-            if is_near { ("near_duplicate", near.similarity(member, *root)) } else { ("exact_duplicate", 1.0) };
-        for unit in group.iter().skip(usize::from(!is_near)) {
-            fates.insert(*unit, (reason, json!({ "of": of, "similarity": similarity })));
+/// Unit, query id and labels of each unit whose query has several, by unit.
+fn conflicts(
+    parts: &Parts,
+    plan: &Plan,
+    task: &Task<'_>,
+) -> Result<Vec<(u64, String, BTreeSet<String>)>, StageError> {
+    let (mut queries_of, mut labels) = (BTreeMap::new(), BTreeMap::<String, BTreeSet<String>>::new());
+    if plan.conflicts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut batches = task.port_batches("rows", Some(&[queries::QUERY_ID, queries::LABEL]))?;
+    while let Some(batch) = batches.next() {
+        let batch = batch?;
+        let (ids, texts) = (rows::texts(&batch, queries::QUERY_ID)?, rows::texts(&batch, queries::LABEL)?);
+        for (row, unit) in parts.units(&batch, batches.ordinal())?.into_iter().enumerate() {
+            if plan.conflicts.binary_search(&unit).is_ok() {
+                queries_of.insert(unit, ids.value(row).to_owned());
+                let label = rows::text_at(texts, row).map(|label| excerpt(label, (0, label.len())));
+                labels.entry(ids.value(row).to_owned()).or_default().extend(label);
+            }
         }
     }
-    let clusters = sizes.into_iter().filter(|(_, size)| *size > 1);
-    let mut clusters: Vec<Cluster> = clusters.map(|(root, size)| (exact[root as usize][0], size)).collect();
-    clusters.sort_by(|one, two| two.1.cmp(&one.1).then_with(|| units.rank(one.0, two.0)));
+    let of = |(unit, query): (u64, String)| {
+        let labels = labels.get(&query).cloned().unwrap_or_default();
+        (unit, query, labels)
+    };
+    Ok(queries_of.into_iter().map(of).collect())
+}
+
+fn conflict(unit: u64, labels: &BTreeSet<String>) -> Fate {
+    let labels: Vec<&String> = labels.iter().take(NAMED_LABELS).collect();
+    let evidence = Some(json!({ "labels": labels }));
+    Fate { unit, reason: Some("label_conflict"), evidence, cluster: None }
+}
+
+/// Lets all but the best unit of each cluster fall out.
+fn cluster(plan: &Plan, names: &Names, near: &HashMap<u64, (u64, f64)>, fates: &mut Vec<Fate>) -> Clusters {
+    let mut clusters = Clusters::new();
+    let mut add = |units: &[u64]| {
+        let found = near.get(&units[0]).copied();
+        let Some((survivor, similarity)) =
+            found.or_else(|| names.survivor(units.iter().copied()).map(|survivor| (survivor, 1.0)))
+        else {
+            return;
+        };
+        let is_same_text = units.contains(&survivor);
+        let reason = if is_same_text { "exact_duplicate" } else { "near_duplicate" };
+        clusters.entry(survivor).or_default().extend(units);
+        fates.extend(units.iter().map(|unit| {
+            let falls = *unit != survivor;
+            let evidence = json!({ "of": names.id(survivor), "similarity": similarity });
+            let cluster = Some((survivor, similarity));
+            Fate { unit: *unit, reason: falls.then_some(reason), evidence: falls.then_some(evidence), cluster }
+        }));
+    };
+    for units in &plan.exact {
+        add(units);
+    }
+    let is_in_group = |unit: &u64| plan.exact.binary_search_by_key(unit, |group| group[0]).is_ok();
+    for unit in plan.members.iter().filter(|unit| near.contains_key(unit) && !is_in_group(unit)) {
+        add(&[*unit]);
+    }
     clusters
+}
+
+/// Clusters, the largest first, each with its members, the best first.
+fn sorted(clusters: &Clusters, names: &Names) -> Vec<(u64, Vec<u64>)> {
+    let mut sorted: Vec<(u64, Vec<u64>)> = clusters.iter().map(|(survivor, units)| (*survivor, units.clone())).collect();
+    sorted.sort_by(|one, two| two.1.len().cmp(&one.1.len()).then_with(|| names.rank(one.0, two.0)));
+    for (_, units) in sorted.iter_mut().take(NAMED_CLUSTERS) {
+        units.sort_by(|one, two| names.rank(*one, *two));
+    }
+    sorted
 }
 
 fn check_share(
     dedup: &Dedup,
     parts: &Parts,
     task: &Task<'_>,
-    units: &Units,
-    clusters: &[Cluster],
-    texts: usize,
+    plan: &Plan,
+    names: &Names,
+    largest: Option<&(u64, Vec<u64>)>,
 ) -> Result<(), StageError> {
-    let Some((survivor, size)) = clusters.first() else {
+    let Some((survivor, units)) = largest else {
         return Ok(());
     };
-    if texts < ALARM_FROM || *size as f64 / texts as f64 <= dedup.max_cluster_share {
+    let (size, texts) = (units.len(), plan.texts);
+    if texts < ALARM_FROM || size as f64 / texts as f64 <= dedup.max_cluster_share {
         return Ok(());
     }
-    let text = text_of(parts, task, units.all[*survivor as usize].first)?;
+    let text = text_of(parts, task, *survivor)?;
     Err(StageError::Alarm(format!(
         "{size} of {texts} texts would become one: the cluster of `{}` (\"{}\") is larger than `max_cluster_share` = {} \
          allows; look at the texts of column `{}`, or raise the parameter",
-        units.id(*survivor),
+        names.id(*survivor),
         text.chars().take(80).collect::<String>(),
         dedup.max_cluster_share,
         parts.column,
     )))
 }
 
-/// The text of one row.
-fn text_of(parts: &Parts, task: &Task<'_>, ordinal: u64) -> Result<String, StageError> {
-    let mut batches = task.port_batches("rows", Some(&parts.text_columns()))?;
+/// The text of one unit.
+fn text_of(parts: &Parts, task: &Task<'_>, unit: u64) -> Result<String, StageError> {
+    let mut batches = task.port_batches("rows", Some(&parts.columns()))?;
     while let Some(batch) = batches.next() {
         let batch = batch?;
-        let row = ordinal.checked_sub(batches.ordinal()).and_then(|row| usize::try_from(row).ok());
-        if let Some(row) = row.filter(|row| *row < batch.num_rows()) {
+        let row = parts.units(&batch, batches.ordinal())?.into_iter().position(|found| found == unit);
+        if let Some(row) = row {
             return Ok(parts.texts(&batch)?.at(row).unwrap_or_default().into_owned());
         }
     }
@@ -164,37 +209,38 @@ fn text_of(parts: &Parts, task: &Task<'_>, ordinal: u64) -> Result<String, Stage
 }
 
 /// What the manifest says of the clusters: how many of each size, sizes in powers of two, and the largest.
-fn note(units: &Units, clusters: &[Cluster], texts: usize, conflicts: usize, number_twins: usize) -> Value {
+fn note(names: &Names, clusters: &[(u64, Vec<u64>)]) -> Value {
     let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
-    for (_, size) in clusters {
-        *sizes.entry(size.next_power_of_two()).or_default() += 1;
+    for (_, units) in clusters {
+        *sizes.entry(units.len().next_power_of_two()).or_default() += 1;
     }
     let sizes: Vec<Value> =
         sizes.into_iter().map(|(to, count)| json!({ "from": to / 2 + 1, "to": to, "clusters": count })).collect();
-    let largest: Vec<Value> = clusters
-        .iter()
-        .take(NAMED_CLUSTERS)
-        .map(|(survivor, size)| json!({ "of": units.id(*survivor), "size": size }))
-        .collect();
-    json!({
-        "texts": texts,
-        "clusters": clusters.len(),
-        "sizes": sizes,
-        "largest": largest,
-        "label_conflicts": conflicts,
-        "number_twins_kept": number_twins,
-    })
+    let largest = clusters.iter().take(NAMED_CLUSTERS).map(|(survivor, units)| {
+        let members = units.iter().filter(|unit| *unit != survivor).take(NAMED_MEMBERS);
+        let members: Vec<&str> = members.map(|unit| names.id(*unit)).collect();
+        json!({ "of": names.id(*survivor), "size": units.len(), "among_them": members })
+    });
+    json!({ "clusters": clusters.len(), "sizes": sizes, "largest": largest.collect::<Vec<Value>>() })
 }
 
-/// Hands a decision on for each row that falls out, in the order of the rows.
-fn write(task: &mut Task<'_>, units: &Units, fates: &HashMap<u32, Fate>) -> Result<(), StageError> {
-    let fallen = units.rows.iter().filter_map(|(ordinal, unit)| Some((*ordinal, fates.get(unit)?)));
-    let fallen: Vec<(u64, &Fate)> = fallen.collect();
-    for rows in fallen.chunks(BATCH_ROWS) {
-        let ordinals = UInt64Array::from_iter_values(rows.iter().map(|(ordinal, _)| *ordinal));
-        let reasons = StringViewArray::from_iter_values(rows.iter().map(|(_, fate)| fate.0));
-        let evidence = StringViewArray::from_iter_values(rows.iter().map(|(_, fate)| fate.1.to_string()));
-        let columns: Vec<ArrayRef> = vec![Arc::new(ordinals), Arc::new(reasons), Arc::new(evidence)];
+/// Hands the decisions on, in the order of the units.
+fn write(task: &mut Task<'_>, names: &Names, clusters: &Clusters, fates: &[Fate]) -> Result<(), StageError> {
+    let size = |fate: &Fate| {
+        let units = clusters.get(&fate.cluster?.0)?.len();
+        i64::try_from(units).ok()
+    };
+    for fates in fates.chunks(BATCH_ROWS) {
+        let evidence = fates.iter().map(|fate| fate.evidence.as_ref().map(Value::to_string));
+        let cluster = fates.iter().map(|fate| fate.cluster.map(|(survivor, _)| names.id(survivor)));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(fates.iter().map(|fate| fate.unit).collect::<UInt64Array>()),
+            Arc::new(fates.iter().map(|fate| fate.reason).collect::<StringViewArray>()),
+            Arc::new(evidence.collect::<StringViewArray>()),
+            Arc::new(cluster.collect::<StringViewArray>()),
+            Arc::new(fates.iter().map(size).collect::<Int64Array>()),
+            Arc::new(fates.iter().map(|fate| fate.cluster.map(|(_, similarity)| similarity)).collect::<Float64Array>()),
+        ];
         task.write(&RecordBatch::try_new(schema(), columns)?)?;
     }
     Ok(())

@@ -3,15 +3,21 @@
 //! Near-duplicates are found as the report's deduplication of queries asks for (VibeThinker-3B, data for SFT): `MinHash`
 //! sketches of shingle sets propose pairs, and each proposed pair is verified by the exact Jaccard index
 //! |A and B| / |A or B| before two rows are joined. Unverified joins would melt unrelated rows into one cluster.
-//! Three steps: *signatures* (each slice by itself) hands narrow rows on, *clusters* (one task) reads those and the
-//! texts of candidates and decides, *rows* (each slice) lets the wide rows through or rejects them.
+//!
+//! Six steps, none of which holds more than a slice's texts or a partition's numbers: *keys* (each slice) sends digests
+//! and band hashes to partitions; *candidates* (each partition) finds those that agree; *shingles* (each slice) sends
+//! the shingles of candidates to where those that hang together meet; *verified* (each partition) compares and clusters
+//! them; *decisions* (one task, ids only) says which rows fall out and why; *rows* (each slice) lets the wide rows
+//! through or rejects them.
 
 mod apply;
+mod candidates;
 mod decide;
-mod near;
+mod keys;
 mod parts;
-mod signature;
-mod units;
+mod plan;
+mod shingles;
+mod verified;
 
 use std::num::NonZeroUsize;
 
@@ -20,21 +26,30 @@ use pipeline_core::{Example, Output, ParamError, Port, Ports, Stage, StageError,
 use schemars::JsonSchema;
 use schemas::queries;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use stage_text::lsh::Bands;
-use stage_text::minhash::DEFAULT_COMPONENTS;
-use stage_text::shingle::{ShingleSet, Shingling};
-use stage_text::{FoldedView, Symbols, ViewBuilder};
+use serde_json::{Value, json};
+use stage_text::Symbols;
+use stage_text::lsh::{Bands, weighted_bands_for};
+use stage_text::minhash::{DEFAULT_COMPONENTS, SketchMethod};
+use stage_text::shingle::{Shingler, Shingling};
 
 use self::parts::Parts;
 
-/// Name of the step that hands signatures on.
-const SIGNATURES: &str = "signatures";
+/// Name of the step that sends keys.
+const KEYS: &str = "keys";
+/// Name of the step that finds candidates.
+const CANDIDATES: &str = "candidates";
+/// Name of the step that sends shingles.
+const SHINGLES: &str = "shingles";
+/// Name of the step that compares them.
+const VERIFIED: &str = "verified";
 /// Name of the step that hands decisions on.
+const DECISIONS: &str = "decisions";
+/// Name of the output that shows who is in a cluster with whom.
 const CLUSTERS: &str = "clusters";
 
-/// Chance that a pair exactly at the threshold becomes a candidate; pairs above it have a higher one.
-const FOUND_AT_THRESHOLD: f64 = 0.98;
+/// Weight of a missed pair when bands are chosen, against one less this of a needless candidate: that is compared and
+/// dropped, and costs time only.
+const MISSED_WEIGHT: f64 = 0.99;
 
 /// What becomes of texts that say the same with other numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -54,6 +69,9 @@ pub enum NumberTwins {
 /// do not count, arithmetic operators do. Multiple-choice options are part of the prompt's text. Rows without a text
 /// are never duplicates of each other. All rows of a query id that comes with two different labels fall out
 /// (`label_conflict`): which label is right cannot be known here.
+///
+/// The output `clusters` (`inputs = "stage.clusters"`, `pipeline show dag.toml stage.clusters`) has a row for each row
+/// that is in a cluster, with the id that stays and the beginning of the text.
 ///
 /// For traces, `column = "prompt"` works on queries: the traces of a query stay or go together. With
 /// `column = "response"` traces of the same query are compared. The evidence names the surviving row (`of`) and the
@@ -77,6 +95,9 @@ pub struct Dedup {
     /// Components of a sketch. More of them propose fewer needless candidates. Default 128.
     #[serde(default = "components")]
     components: NonZeroUsize,
+    /// How sketches are made: `one_permutation` (default) is the fast one, `super_min_hash` the one of `probminhash`.
+    #[serde(default)]
+    sketch: SketchMethod,
     /// `keep` (default): texts whose numbers differ are different problems, unless both have the same label; among
     /// traces always. `drop`: numbers do not count.
     #[serde(default)]
@@ -120,7 +141,7 @@ fn components() -> NonZeroUsize {
 
 impl Stage for Dedup {
     const KIND: &'static str = "dedup";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const PORTS: &'static [Port] = &[Port::rows(&[], &[queries::QUERY_ID])];
 
     fn example() -> Example {
@@ -157,45 +178,53 @@ impl Stage for Dedup {
     fn outputs(&self, inputs: &Ports) -> Result<Vec<Output>, ParamError> {
         let given = inputs.expect("rows")?;
         self.ensure_columns(given)?;
-        Ok(vec![Output::same(given.clone())])
+        Ok(vec![Output::same(given.clone()), Output::named(CLUSTERS, apply::clusters())])
     }
 
     fn steps(&self, _inputs: &Ports) -> Vec<Step> {
         vec![
-            Step::handing_on(SIGNATURES, StepKind::Map, signature::schema()),
-            Step::handing_on(CLUSTERS, StepKind::Gather, decide::schema()),
+            Step::handing_on(KEYS, StepKind::Exchange, keys::schema()),
+            Step::handing_on(CANDIDATES, StepKind::Reduce, keys::schema()),
+            Step::handing_on(SHINGLES, StepKind::Exchange, shingles::schema()),
+            Step::handing_on(VERIFIED, StepKind::Reduce, verified::schema()),
+            Step::handing_on(DECISIONS, StepKind::Gather, decide::schema()),
             Step::map("rows"),
         ]
     }
 
     fn run(&self, step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
+        let parts = Parts::of(self, task)?;
         match step.name {
-            SIGNATURES => signature::run(self, &Parts::of(self, task)?, task),
-            CLUSTERS => decide::run(self, &Parts::of(self, task)?, task),
-            _ => apply::run(task),
+            KEYS => keys::run(self, &parts, task),
+            CANDIDATES => candidates::run(task),
+            SHINGLES => shingles::run(self, &parts, task),
+            VERIFIED => verified::run(self, &parts, task),
+            DECISIONS => decide::run(self, &parts, task),
+            _ => apply::run(&parts, task),
         }
     }
 }
 
 impl Dedup {
-    /// Bands of a sketch: as long as a pair at the threshold is still found almost surely. Candidates are verified, so
-    /// a needless one costs time only.
-    fn bands(&self) -> Bands {
-        let components = self.components.get();
-        let bands = (1..=components).rev().map(|rows| Bands { bands: components / rows, rows });
-        let mut found = bands.filter(|bands| bands.probability(self.threshold) >= FOUND_AT_THRESHOLD);
-        found.next().unwrap_or(Bands { bands: components, rows: 1 })
+    /// Bands of a sketch.
+    fn bands(&self) -> Result<Bands, StageError> {
+        let bands = weighted_bands_for(self.threshold, self.components.get(), MISSED_WEIGHT);
+        bands.map_err(|error| StageError::Internal(error.to_string()))
     }
 
-    fn view_builder() -> ViewBuilder {
-        ViewBuilder::new(Symbols::Operators)
+    /// What the manifest says of the bands: the chance that a pair becomes a candidate, by its Jaccard index.
+    fn curve(&self) -> Result<Value, StageError> {
+        let bands = self.bands()?;
+        let points: Vec<Value> = (1..=20_u32)
+            .map(|step| f64::from(step) / 20.0)
+            .map(|similarity| json!({ "jaccard": similarity, "found": bands.probability(similarity) }))
+            .collect();
+        let at = bands.probability(self.threshold);
+        Ok(json!({ "bands": bands.bands, "rows": bands.rows, "found_at_threshold": at, "curve": points }))
     }
 
-    fn shingles(&self, view: &FoldedView) -> Option<ShingleSet> {
-        match self.number_twins {
-            NumberTwins::Keep => ShingleSet::new(view, self.shingle),
-            NumberTwins::Drop => ShingleSet::number_masked(view, self.shingle),
-        }
+    fn shingler(&self) -> Shingler {
+        Shingler::new(self.shingle, Symbols::Operators, self.number_twins == NumberTwins::Drop)
     }
 }
 

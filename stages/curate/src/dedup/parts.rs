@@ -8,6 +8,7 @@ use pipeline_core::{ParamError, StageError, TableType, Task, rows};
 use schemas::{queries, traces};
 
 use super::Dedup;
+use super::keys::half_hash_of;
 use crate::text_column;
 
 /// What is kept or dropped as one.
@@ -82,17 +83,28 @@ impl Parts {
         columns
     }
 
-    /// All columns that signatures are made of, each once.
+    /// All columns that keys and shingles are made of, each once.
     pub fn columns(&self) -> Vec<&str> {
         let mut columns = self.text_columns();
         columns.push(queries::QUERY_ID);
         columns.extend(self.has_labels.then_some(queries::LABEL));
-        columns.extend((self.level == Level::Trace).then_some(traces::TRACE_ID));
         columns.extend(self.within.as_deref());
-        columns.extend(self.best.as_deref());
         columns.sort_unstable();
         columns.dedup();
         columns
+    }
+
+    /// The unit of each row of a batch that begins at `ordinal`: what is kept or dropped as one. It is a digest of the
+    /// query id where a query stays or goes with all its traces, and the row's ordinal otherwise.
+    ///
+    /// # Errors
+    /// When the column of ids is missing.
+    pub fn units(&self, batch: &RecordBatch, ordinal: u64) -> Result<Vec<u64>, StageError> {
+        if self.level != Level::QueryOfTraces {
+            return Ok((ordinal..).take(batch.num_rows()).collect());
+        }
+        let ids = rows::texts(batch, queries::QUERY_ID)?;
+        Ok((0..ids.len()).map(|row| half_hash_of(ids.value(row))).collect())
     }
 
     /// The texts of a batch.

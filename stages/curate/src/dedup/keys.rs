@@ -1,0 +1,200 @@
+//! First step: sends what could make a row a duplicate to where it meets its like. Keys are numbers; the text stays.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{ArrayRef, RecordBatch, StringViewArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use pipeline_core::{StageError, Task, rows};
+use rayon::prelude::*;
+use schemas::queries;
+use stage_text::lsh::{Bands, band_hashes};
+use stage_text::minhash::Sketcher;
+use stage_text::ngram::mix;
+use stage_text::shingle::Shingler;
+
+use super::Dedup;
+use super::parts::{Parts, Texts};
+
+/// Sketches of all tasks and runs must be comparable, so their seed is fixed.
+const SKETCH_SEED: u64 = 0;
+/// Rows that a thread takes at once.
+const CHUNK: usize = 64;
+
+/// `sort` of a key of a query id; `other` is the digest of its label, 0 without one.
+pub const QUERY: u64 = 0;
+/// `sort` of a key of a text: `key` and `other` are the halves of its digest.
+pub const TEXT: u64 = 1;
+/// `sort` of a key of a band; `other` is half of the text's digest.
+pub const BAND: u64 = 2;
+
+/// Columns of a key, and of what later steps make of it.
+pub fn schema() -> SchemaRef {
+    static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
+        let field = |name| Field::new(name, DataType::UInt64, false);
+        Arc::new(Schema::new(["sort", "key", "other", "unit"].map(field).to_vec()))
+    });
+    Arc::clone(&SCHEMA)
+}
+
+/// What rows with the same `sort` and `key` have in common, and the unit that has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// What it is a key of.
+    pub sort: u64,
+    /// Hash that must agree.
+    pub key: u64,
+    /// Hash that tells those with the same key apart.
+    pub other: u64,
+    /// The unit, see [`Parts::units`].
+    pub unit: u64,
+}
+
+impl Key {
+    /// The keys of a batch.
+    ///
+    /// # Errors
+    /// When a column is missing.
+    pub fn read(batch: &RecordBatch) -> Result<impl Iterator<Item = Self> + '_, StageError> {
+        let column = |name| rows::row_numbers(batch, name).map(UInt64Array::values);
+        let (sorts, keys, others, units) = (column("sort")?, column("key")?, column("other")?, column("unit")?);
+        let rows = 0..batch.num_rows();
+        Ok(rows.map(|row| Self { sort: sorts[row], key: keys[row], other: others[row], unit: units[row] }))
+    }
+
+    /// Keys as rows.
+    ///
+    /// # Errors
+    /// Never, in fact: the columns are those of the schema.
+    pub fn batch(keys: &[Self]) -> Result<RecordBatch, StageError> {
+        let column = |value: fn(&Self) -> u64| -> ArrayRef { Arc::new(keys.iter().map(value).collect::<UInt64Array>()) };
+        let columns =
+            vec![column(|key| key.sort), column(|key| key.key), column(|key| key.other), column(|key| key.unit)];
+        Ok(RecordBatch::try_new(schema(), columns)?)
+    }
+}
+
+/// Sends the keys of a slice.
+///
+/// # Errors
+/// When a column is missing or the disk refuses.
+pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), StageError> {
+    let bands = if dedup.near { Some(dedup.bands()?) } else { None };
+    let mut batches = task.batches_of(&parts.columns())?;
+    let mut seen = HashSet::new();
+    while let Some(batch) = batches.next() {
+        let batch = batch?;
+        let units = parts.units(&batch, batches.ordinal())?;
+        // the text of a query is that of each of its traces
+        let is_first: Vec<bool> = units.iter().map(|unit| seen.insert(*unit)).collect();
+        let rows = Rows {
+            texts: parts.texts(&batch)?,
+            within: parts.within.as_deref().map(|column| rows::texts(&batch, column)).transpose()?,
+            ids: rows::texts(&batch, queries::QUERY_ID)?,
+            labels: if parts.has_labels { Some(rows::texts(&batch, queries::LABEL)?) } else { None },
+            units: &units,
+            is_first: &is_first,
+        };
+        let chunks: Vec<Range<usize>> =
+            (0..batch.num_rows()).step_by(CHUNK).map(|start| start..batch.num_rows().min(start + CHUNK)).collect();
+        let keys = chunks.into_par_iter().map_init(
+            || Maker::new(dedup, bands),
+            |maker, chunk| {
+                let mut keys = Vec::with_capacity(chunk.len() * (bands.map_or(0, |bands| bands.bands) + 2));
+                for row in chunk {
+                    rows.add_keys(maker, row, &mut keys);
+                }
+                keys
+            },
+        );
+        for keys in keys.collect::<Vec<Vec<Key>>>() {
+            let count = u64::from(task.partitions());
+            let partitions = keys.iter().map(|key| u32::try_from(key.key % count).unwrap_or(0)).collect();
+            task.send(partitions, Key::batch(&keys)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// 128 bits of the digest of length-prefixed texts.
+pub fn hash_of(texts: &[&str]) -> u128 {
+    let mut hasher = blake3::Hasher::new();
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+    }
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    u128::from_le_bytes(bytes)
+}
+
+/// Half of [`hash_of`] a single text.
+pub fn half_hash_of(text: &str) -> u64 {
+    low(hash_of(&[text]))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+fn low(hash: u128) -> u64 {
+    hash as u64
+}
+
+/// Working memory of one thread.
+struct Maker {
+    shingler: Shingler,
+    sketcher: Box<dyn Sketcher + Send>,
+    sketch: Vec<u64>,
+    bands: Option<Bands>,
+    hashes: Vec<u64>,
+}
+
+impl Maker {
+    fn new(dedup: &Dedup, bands: Option<Bands>) -> Self {
+        let sketcher = dedup.sketch.sketcher(dedup.components, SKETCH_SEED);
+        Self { shingler: dedup.shingler(), sketcher, sketch: Vec::new(), bands, hashes: Vec::new() }
+    }
+
+    /// The band hashes of a text; none where it has no token.
+    fn band_hashes(&mut self, text: &str) -> &[u64] {
+        self.hashes.clear();
+        if let Some(bands) = self.bands {
+            self.sketcher.sketch(self.shingler.shingles(text).hashes, &mut self.sketch);
+            if !self.sketch.is_empty() {
+                band_hashes(&self.sketch, bands, &mut self.hashes);
+            }
+        }
+        &self.hashes
+    }
+}
+
+/// The columns of a batch.
+struct Rows<'a> {
+    texts: Texts<'a>,
+    within: Option<&'a StringViewArray>,
+    ids: &'a StringViewArray,
+    labels: Option<&'a StringViewArray>,
+    units: &'a [u64],
+    is_first: &'a [bool],
+}
+
+impl Rows<'_> {
+    /// Rows of two groups share neither digest nor bands.
+    fn add_keys(&self, maker: &mut Maker, row: usize, keys: &mut Vec<Key>) {
+        let unit = self.units[row];
+        if let Some(labels) = self.labels {
+            let label = rows::text_at(labels, row).map_or(0, |label| half_hash_of(label).max(1));
+            keys.push(Key { sort: QUERY, key: half_hash_of(self.ids.value(row)), other: label, unit });
+        }
+        if !self.is_first[row] {
+            return;
+        }
+        let Some(text) = self.texts.at(row) else {
+            return;
+        };
+        let group = self.within.and_then(|within| rows::text_at(within, row));
+        let digest = group.map_or_else(|| hash_of(&[&text]), |group| hash_of(&[&text, group]));
+        keys.push(Key { sort: TEXT, key: low(digest), other: low(digest >> 64), unit });
+        let group = group.map_or(0, half_hash_of);
+        let bands = maker.band_hashes(&text).iter();
+        keys.extend(bands.map(|band| Key { sort: BAND, key: mix(band ^ group), other: low(digest), unit }));
+    }
+}
