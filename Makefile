@@ -5,6 +5,7 @@ CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pipeline
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 VENV := $(CACHE)/venv-$(shell sha256sum tests/python/requirements.txt | cut -c1-12)
 BENCH_VENV := $(CACHE)/venv-bench-$(shell sha256sum tests/python/requirements-bench.txt | cut -c1-12)
+TEXT_VENV := $(CACHE)/venv-text-$(shell sha256sum tests/bench/requirements.txt | cut -c1-12)
 PIPELINE := $(CARGO_TARGET_DIR)/release/pipeline
 
 .PHONY: run run-offline model record build test fuzz python fmt lint docs deny ci check-generated bench bench-client chaos verify-report
@@ -70,3 +71,12 @@ $(BENCH_VENV)/ready: tests/python/requirements-bench.txt
 
 chaos: ## every fault of the scripted server at once and ten kills, at full size: 20,000 rows of 4 samples
 	PIPELINE_CHAOS=full cargo test --workspace --locked --test e2e every_row_survives -- --nocapture
+
+bench: $(TEXT_VENV)/ready ## text curation beside its peers; BENCH="--memory 4096" for the peak of memory on 4 GB of text
+	cargo build --release --locked --bin pipeline --example table_copy
+	$(TEXT_VENV)/bin/python tests/bench/bench.py $(BENCH)
+
+$(TEXT_VENV)/ready: tests/bench/requirements.txt
+	python3 -m venv $(TEXT_VENV)
+	$(TEXT_VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/bench/requirements.txt
+	touch $@

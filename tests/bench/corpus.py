@@ -225,7 +225,7 @@ class Items:
             ("code", self.code, 300),
             ("chinese", self.chinese, 400),
         ]:
-            for _ in range(max(12, int(count * scale))):
+            for _ in range(max(40, int(count * scale))):
                 self.items.append({"id": f"{name}-{len(self.items)}", "set": name, "question": make()})
         self.unused = {name: [item for item in self.items if item["set"] == name] for name in ("words", "latex", "code", "chinese")}
 

@@ -82,8 +82,10 @@ fn area(start: f64, end: f64, curve: impl Fn(f64) -> f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::*;
-    use proptest::prelude::*;
+    use crate::minhash::SketchMethod;
 
     #[test]
     fn bands_fit_the_sketch_and_cut_near_the_threshold() {
@@ -117,5 +119,34 @@ mod tests {
         band_hashes(&[1, 2, 3, 4], bands, &mut first);
         band_hashes(&[3, 4, 1, 2], bands, &mut second);
         assert!(first[0] != second[0] && first[1] != second[1] && first[0] != second[1]);
+    }
+
+    #[test]
+    fn pairs_become_candidates_as_often_as_the_curve_says() {
+        let bands = weighted_bands_for(0.8, 128, 0.99).unwrap();
+        let mut sketcher = SketchMethod::OnePermutation.sketcher(NonZeroUsize::new(128).unwrap(), 3);
+        let mut hashes_of = |items: &mut dyn Iterator<Item = u64>| {
+            let (mut sketch, mut hashes) = (Vec::new(), Vec::new());
+            sketcher.sketch(&items.map(mix).collect::<Vec<u64>>(), &mut sketch);
+            band_hashes(&sketch, bands, &mut hashes);
+            hashes
+        };
+        // sets of 24 and of 300 shingles, of which each has `own` that the other lacks
+        for (all, own) in [(24_u64, 8_u64), (24, 4), (24, 2), (24, 1), (300, 100), (300, 60), (300, 33), (300, 16)] {
+            let pairs = 500;
+            let met = (0..pairs)
+                .filter(|pair| {
+                    let start = pair * 1_000;
+                    let first = hashes_of(&mut (start..start + all));
+                    let second = hashes_of(&mut (start + own..start + all + own));
+                    first.iter().zip(&second).any(|(one, two)| one == two)
+                })
+                .count();
+            let similarity = (all - own) as f64 / (all + own) as f64;
+            let (expected, seen) = (bands.probability(similarity), met as f64 / 500.0);
+            // four standard deviations; components of small sets are drawn almost without replacement, which only helps
+            let error = 4.0 * (expected * (1.0 - expected) / 500.0).sqrt() + 0.02;
+            assert!((seen - expected).abs() < error, "{all} {own}: {seen} against {expected}");
+        }
     }
 }

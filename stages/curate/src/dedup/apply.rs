@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pipeline_core::row_kinds::write_judged;
 use pipeline_core::{Judgement, StageError, TableType, Task, rows};
 use schemas::{queries, traces};
+use serde_json::{Value, json};
 
 use super::parts::{Level, Parts};
 use super::{CLUSTERS, DECISIONS, decide};
@@ -38,7 +39,7 @@ pub fn clusters() -> TableType {
 pub fn run(parts: &Parts, task: &mut Task<'_>) -> Result<(), StageError> {
     let decisions = task.shared("decisions", read)?;
     let decided = rows::row_numbers(&decisions, "unit")?.values();
-    let (reasons, evidence) = (rows::texts(&decisions, "reason")?, rows::texts(&decisions, "evidence")?);
+    let found = Found::new(&decisions)?;
     let mut batches = task.batches()?;
     while let Some(batch) = batches.next() {
         let batch = batch?;
@@ -51,16 +52,9 @@ pub fn run(parts: &Parts, task: &mut Task<'_>) -> Result<(), StageError> {
                 continue;
             };
             clustered.push((row, at));
-            judgements.push(match (rows::text_at(reasons, at), rows::text_at(evidence, at)) {
-                (Some(reason), Some(evidence)) => {
-                    let evidence = serde_json::from_str(evidence)
-                        .map_err(|error| StageError::Internal(format!("evidence of a decision: {error}")))?;
-                    Judgement::reject_with(reason.to_owned(), evidence)
-                }
-                _ => Judgement::Keep,
-            });
+            judgements.push(found.judgement(at)?);
         }
-        write_clusters(parts, task, &batch, &decisions, &clustered)?;
+        write_clusters(parts, task, &batch, &found, &clustered)?;
         write_judged(task, &batch, judgements)?;
     }
     Ok(())
@@ -72,22 +66,54 @@ fn read(task: &Task<'_>) -> Result<RecordBatch, StageError> {
     Ok(arrow::compute::concat_batches(&decide::schema(), &batches)?)
 }
 
+/// The columns of all decisions.
+struct Found<'a> {
+    reasons: &'a StringViewArray,
+    labels: &'a StringViewArray,
+    clusters: &'a StringViewArray,
+    sizes: &'a Int64Array,
+    similarities: &'a Float64Array,
+}
+
+impl<'a> Found<'a> {
+    fn new(decisions: &'a RecordBatch) -> Result<Self, StageError> {
+        Ok(Self {
+            reasons: rows::texts(decisions, "reason")?,
+            labels: rows::texts(decisions, "labels")?,
+            clusters: rows::texts(decisions, "cluster")?,
+            sizes: rows::integers(decisions, "size")?,
+            similarities: rows::floats(decisions, "similarity")?,
+        })
+    }
+
+    fn judgement(&self, at: usize) -> Result<Judgement, StageError> {
+        let Some(reason) = rows::text_at(self.reasons, at) else {
+            return Ok(Judgement::Keep);
+        };
+        let evidence = if let Some(labels) = rows::text_at(self.labels, at) {
+            let labels = serde_json::from_str::<Value>(labels);
+            json!({ "labels": labels.map_err(|error| StageError::Internal(format!("labels of a decision: {error}")))? })
+        } else {
+            json!({ "of": self.clusters.value(at), "similarity": self.similarities.value(at) })
+        };
+        Ok(Judgement::reject_with(reason.to_owned(), evidence))
+    }
+}
+
 /// Writes pairs of a row and the place of its decision, those that are in a cluster.
 fn write_clusters(
     parts: &Parts,
     task: &mut Task<'_>,
     batch: &RecordBatch,
-    decisions: &RecordBatch,
+    found: &Found<'_>,
     decided: &[(usize, usize)],
 ) -> Result<(), StageError> {
-    let names = rows::texts(decisions, "cluster")?;
-    let decided: Vec<(usize, usize)> = decided.iter().copied().filter(|(_, at)| names.is_valid(*at)).collect();
+    let is_clustered = |(_, at): &(usize, usize)| found.clusters.is_valid(*at);
+    let decided: Vec<(usize, usize)> = decided.iter().copied().filter(is_clustered).collect();
     if decided.is_empty() {
         return Ok(());
     }
-    let (reasons, similarities) = (rows::texts(decisions, "reason")?, rows::floats(decisions, "similarity")?);
-    let (sizes, ids, texts) =
-        (rows::integers(decisions, "size")?, rows::texts(batch, queries::QUERY_ID)?, parts.texts(batch)?);
+    let (ids, texts) = (rows::texts(batch, queries::QUERY_ID)?, parts.texts(batch)?);
     let traces = if parts.level == Level::Query { None } else { Some(rows::texts(batch, traces::TRACE_ID)?) };
     let trace = |row: usize| traces.and_then(|traces| rows::text_at(traces, row));
     let text = |row: usize| {
@@ -95,12 +121,12 @@ fn write_clusters(
         excerpt(&text, (0, text.len()))
     };
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(decided.iter().map(|(_, at)| Some(names.value(*at))).collect::<StringViewArray>()),
-        Arc::new(decided.iter().map(|(_, at)| Some(sizes.value(*at))).collect::<Int64Array>()),
+        Arc::new(decided.iter().map(|(_, at)| Some(found.clusters.value(*at))).collect::<StringViewArray>()),
+        Arc::new(decided.iter().map(|(_, at)| Some(found.sizes.value(*at))).collect::<Int64Array>()),
         Arc::new(decided.iter().map(|(row, _)| Some(ids.value(*row))).collect::<StringViewArray>()),
         Arc::new(decided.iter().map(|(row, _)| trace(*row)).collect::<StringViewArray>()),
-        Arc::new(decided.iter().map(|(_, at)| Some(reasons.is_null(*at))).collect::<BooleanArray>()),
-        Arc::new(decided.iter().map(|(_, at)| Some(similarities.value(*at))).collect::<Float64Array>()),
+        Arc::new(decided.iter().map(|(_, at)| Some(found.reasons.is_null(*at))).collect::<BooleanArray>()),
+        Arc::new(decided.iter().map(|(_, at)| Some(found.similarities.value(*at))).collect::<Float64Array>()),
         Arc::new(decided.iter().map(|(row, _)| Some(text(*row))).collect::<StringViewArray>()),
     ];
     task.write_to(CLUSTERS, &RecordBatch::try_new(clusters().schema, columns)?)

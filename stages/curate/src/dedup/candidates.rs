@@ -14,7 +14,7 @@ use super::{CANDIDATES, KEYS};
 pub const CONFLICT: u64 = 0;
 /// `sort` of a unit whose text others have as well; those with the same key and `other` have the same text.
 pub const EXACT: u64 = 1;
-/// `sort` of a unit that shares a band with those of the same key. Of equal texts only the smallest unit is named.
+/// `sort` of a unit that shares a band with those of the same key. Of equal texts only one unit is named.
 pub const NEAR: u64 = 2;
 /// `sort` of a count of units with a text, which stands in `unit`.
 pub const COUNT: u64 = 3;

@@ -27,14 +27,15 @@ const NAMED_LABELS: usize = 10;
 /// Rows of a batch of decisions.
 const BATCH_ROWS: usize = 8192;
 
-/// Columns of a decision about a unit that falls out or is in a cluster. `reason` and `evidence` are null where it
-/// stays, `cluster` (the id of the unit that stays), `size` and `similarity` where it is in no cluster.
+/// Columns of a decision about a unit that falls out or is in a cluster. `reason` is null where it stays, `labels` (a
+/// JSON list) where no labels contradict each other, `cluster` (the id of the unit that stays), `size` and `similarity`
+/// where it is in no cluster.
 pub fn schema() -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
         Arc::new(Schema::new(vec![
             Field::new("unit", DataType::UInt64, false),
             Field::new("reason", DataType::Utf8View, true),
-            Field::new("evidence", DataType::Utf8View, true),
+            Field::new("labels", DataType::Utf8View, true),
             Field::new("cluster", DataType::Utf8View, true),
             Field::new("size", DataType::Int64, true),
             Field::new("similarity", DataType::Float64, true),
@@ -48,7 +49,8 @@ pub fn schema() -> SchemaRef {
 struct Fate {
     unit: u64,
     reason: Option<&'static str>,
-    evidence: Option<Value>,
+    /// Labels that contradict each other, as JSON.
+    labels: Option<String>,
     /// The unit that stays, and the Jaccard index with it.
     cluster: Option<(u64, f64)>,
 }
@@ -125,8 +127,7 @@ fn conflicts(
 
 fn conflict(unit: u64, labels: &BTreeSet<String>) -> Fate {
     let labels: Vec<&String> = labels.iter().take(NAMED_LABELS).collect();
-    let evidence = Some(json!({ "labels": labels }));
-    Fate { unit, reason: Some("label_conflict"), evidence, cluster: None }
+    Fate { unit, reason: Some("label_conflict"), labels: Some(json!(labels).to_string()), cluster: None }
 }
 
 /// Lets all but the best unit of each cluster fall out.
@@ -143,17 +144,15 @@ fn cluster(plan: &Plan, names: &Names, near: &HashMap<u64, (u64, f64)>, fates: &
         let reason = if is_same_text { "exact_duplicate" } else { "near_duplicate" };
         clusters.entry(survivor).or_default().extend(units);
         fates.extend(units.iter().map(|unit| {
-            let falls = *unit != survivor;
-            let evidence = json!({ "of": names.id(survivor), "similarity": similarity });
-            let cluster = Some((survivor, similarity));
-            Fate { unit: *unit, reason: falls.then_some(reason), evidence: falls.then_some(evidence), cluster }
+            let reason = (*unit != survivor).then_some(reason);
+            Fate { unit: *unit, reason, labels: None, cluster: Some((survivor, similarity)) }
         }));
     };
     for units in &plan.exact {
         add(units);
     }
     let is_in_group = |unit: &u64| plan.exact.binary_search_by_key(unit, |group| group[0]).is_ok();
-    for unit in plan.members.iter().filter(|unit| near.contains_key(unit) && !is_in_group(unit)) {
+    for unit in plan.members.iter().filter(|unit| near.contains_key(*unit) && !is_in_group(unit)) {
         add(&[*unit]);
     }
     clusters
@@ -231,12 +230,11 @@ fn write(task: &mut Task<'_>, names: &Names, clusters: &Clusters, fates: &[Fate]
         i64::try_from(units).ok()
     };
     for fates in fates.chunks(BATCH_ROWS) {
-        let evidence = fates.iter().map(|fate| fate.evidence.as_ref().map(Value::to_string));
         let cluster = fates.iter().map(|fate| fate.cluster.map(|(survivor, _)| names.id(survivor)));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(fates.iter().map(|fate| fate.unit).collect::<UInt64Array>()),
             Arc::new(fates.iter().map(|fate| fate.reason).collect::<StringViewArray>()),
-            Arc::new(evidence.collect::<StringViewArray>()),
+            Arc::new(fates.iter().map(|fate| fate.labels.as_deref()).collect::<StringViewArray>()),
             Arc::new(cluster.collect::<StringViewArray>()),
             Arc::new(fates.iter().map(size).collect::<Int64Array>()),
             Arc::new(fates.iter().map(|fate| fate.cluster.map(|(_, similarity)| similarity)).collect::<Float64Array>()),

@@ -75,27 +75,32 @@ impl Key {
     }
 }
 
-/// Sends the keys of a slice.
+/// Sends the keys of a slice. Of equal texts in the slice only the first is sketched and sends bands: a digest says
+/// already that the others are equal to it.
 ///
 /// # Errors
 /// When a column is missing or the disk refuses.
 pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), StageError> {
     let bands = if dedup.near { Some(dedup.bands()?) } else { None };
     let mut batches = task.batches_of(&parts.columns())?;
-    let mut seen = HashSet::new();
+    let (mut units_seen, mut texts_seen) = (HashSet::new(), HashSet::new());
     while let Some(batch) = batches.next() {
         let batch = batch?;
-        let units = parts.units(&batch, batches.ordinal())?;
-        // the text of a query is that of each of its traces
-        let is_first: Vec<bool> = units.iter().map(|unit| seen.insert(*unit)).collect();
         let rows = Rows {
             texts: parts.texts(&batch)?,
             within: parts.within.as_deref().map(|column| rows::texts(&batch, column)).transpose()?,
             ids: rows::texts(&batch, queries::QUERY_ID)?,
             labels: if parts.has_labels { Some(rows::texts(&batch, queries::LABEL)?) } else { None },
-            units: &units,
-            is_first: &is_first,
+            units: parts.units(&batch, batches.ordinal())?,
         };
+        // the text of a query is that of each of its traces
+        let is_wanted: Vec<bool> = rows.units.iter().map(|unit| units_seen.insert(*unit)).collect();
+        let digests: Vec<Option<u128>> = (0..batch.num_rows())
+            .into_par_iter()
+            .with_min_len(CHUNK)
+            .map(|row| if is_wanted[row] { rows.digest(row) } else { None })
+            .collect();
+        let is_new: Vec<bool> = digests.iter().map(|digest| digest.is_some_and(|it| texts_seen.insert(it))).collect();
         let chunks: Vec<Range<usize>> =
             (0..batch.num_rows()).step_by(CHUNK).map(|start| start..batch.num_rows().min(start + CHUNK)).collect();
         let keys = chunks.into_par_iter().map_init(
@@ -103,7 +108,10 @@ pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), Stag
             |maker, chunk| {
                 let mut keys = Vec::with_capacity(chunk.len() * (bands.map_or(0, |bands| bands.bands) + 2));
                 for row in chunk {
-                    rows.add_keys(maker, row, &mut keys);
+                    rows.add_keys(row, digests[row], &mut keys);
+                    if let Some(digest) = digests[row].filter(|_| is_new[row]) {
+                        rows.add_bands(maker, row, digest, &mut keys);
+                    }
                 }
                 keys
             },
@@ -166,34 +174,38 @@ impl Maker {
     }
 }
 
-/// The columns of a batch.
+/// The columns of a batch. Rows of two groups share neither digest nor bands.
 struct Rows<'a> {
     texts: Texts<'a>,
     within: Option<&'a StringViewArray>,
     ids: &'a StringViewArray,
     labels: Option<&'a StringViewArray>,
-    units: &'a [u64],
-    is_first: &'a [bool],
+    units: Vec<u64>,
 }
 
 impl Rows<'_> {
-    /// Rows of two groups share neither digest nor bands.
-    fn add_keys(&self, maker: &mut Maker, row: usize, keys: &mut Vec<Key>) {
+    fn group(&self, row: usize) -> Option<&str> {
+        self.within.and_then(|within| rows::text_at(within, row))
+    }
+
+    /// Digest of a row's text and group; `None` without a text.
+    fn digest(&self, row: usize) -> Option<u128> {
+        let text = self.texts.at(row)?;
+        Some(self.group(row).map_or_else(|| hash_of(&[&text]), |group| hash_of(&[&text, group])))
+    }
+
+    fn add_keys(&self, row: usize, digest: Option<u128>, keys: &mut Vec<Key>) {
         let unit = self.units[row];
         if let Some(labels) = self.labels {
             let label = rows::text_at(labels, row).map_or(0, |label| half_hash_of(label).max(1));
             keys.push(Key { sort: QUERY, key: half_hash_of(self.ids.value(row)), other: label, unit });
         }
-        if !self.is_first[row] {
-            return;
-        }
-        let Some(text) = self.texts.at(row) else {
-            return;
-        };
-        let group = self.within.and_then(|within| rows::text_at(within, row));
-        let digest = group.map_or_else(|| hash_of(&[&text]), |group| hash_of(&[&text, group]));
-        keys.push(Key { sort: TEXT, key: low(digest), other: low(digest >> 64), unit });
-        let group = group.map_or(0, half_hash_of);
+        keys.extend(digest.map(|digest| Key { sort: TEXT, key: low(digest), other: low(digest >> 64), unit }));
+    }
+
+    fn add_bands(&self, maker: &mut Maker, row: usize, digest: u128, keys: &mut Vec<Key>) {
+        let (unit, group) = (self.units[row], self.group(row).map_or(0, half_hash_of));
+        let text = self.texts.at(row).unwrap_or_default();
         let bands = maker.band_hashes(&text).iter();
         keys.extend(bands.map(|band| Key { sort: BAND, key: mix(band ^ group), other: low(digest), unit }));
     }

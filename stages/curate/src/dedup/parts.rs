@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use arrow::array::{ListArray, RecordBatch, StringViewArray};
+use arrow::array::{Array, ListArray, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Schema};
 use pipeline_core::{ParamError, StageError, TableType, Task, rows};
 use schemas::{queries, traces};

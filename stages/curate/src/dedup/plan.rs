@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use pipeline_core::{StageError, Task, rows};
 use schemas::{queries, traces};
@@ -64,13 +64,13 @@ impl Plan {
         self.conflicts.binary_search(&unit).is_ok()
     }
 
-    /// Adds groups of equal texts and says who stands for them, by their smallest unit; `None` where all fall out.
+    /// Adds groups of equal texts and says who stands for each of their units; `None` where all fall out.
     fn add_exact(&mut self, exact: &[(u64, u64, u64)]) -> HashMap<u64, Option<u64>> {
-        let mut stand_ins = HashMap::new();
+        let mut stand_ins = HashMap::with_capacity(exact.len());
         for group in exact.chunk_by(|one, two| (one.0, one.1) == (two.0, two.1)) {
             let units: Vec<u64> =
                 group.iter().map(|(_, _, unit)| *unit).filter(|unit| !self.has_conflict(*unit)).collect();
-            stand_ins.insert(group[0].2, units.first().copied());
+            stand_ins.extend(group.iter().map(|(_, _, unit)| (*unit, units.first().copied())));
             if units.len() > 1 {
                 self.exact.push(units);
             }

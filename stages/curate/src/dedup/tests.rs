@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use pipeline_core::StageEntry;
+use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
+use pipeline_core::{StageEntry, TableType};
 use pipeline_core::testing::{Cut, Outcome, Trial, conformance};
 use proptest::prelude::*;
 use schemas::{queries, traces};
@@ -289,5 +291,159 @@ proptest! {
             let evidence = evidence(row);
             prop_assert!(kept.contains(evidence["of"].as_str().unwrap()));
         }
+    }
+}
+
+fn batch_of(texts: &[&str]) -> RecordBatch {
+    let schema = queries::TABLE.schema();
+    let ids: StringViewArray = (0..texts.len()).map(|row| Some(format!("{row:08}"))).collect();
+    let prompts: StringViewArray = texts.iter().map(|text| Some(*text)).collect();
+    let empty = RecordBatch::new_empty(Arc::clone(&schema));
+    let rows = arrow::array::RecordBatchOptions::new().with_row_count(Some(texts.len()));
+    let columns: Vec<ArrayRef> = schema
+        .fields()
+        .iter()
+        .map(|field| match field.name().as_str() {
+            queries::QUERY_ID => Arc::new(ids.clone()) as ArrayRef,
+            queries::PROMPT => Arc::new(prompts.clone()),
+            _ => arrow::array::new_null_array(field.data_type(), texts.len()),
+        })
+        .collect();
+    RecordBatch::try_new_with_options(empty.schema(), columns, &rows).unwrap()
+}
+
+/// Runs over texts without making JSON of them.
+fn run_texts(params: Value, texts: &[&str], cut: &Cut) -> Result<Outcome, StageError> {
+    let rows = TableType::of(&queries::TABLE, [queries::QUERY_ID, queries::PROMPT]);
+    Trial::new(&ENTRY, params).batches("rows", rows, vec![batch_of(texts)]).run(cut)
+}
+
+#[test]
+fn many_identical_rows_are_one_cluster() {
+    let texts = vec![TEXT; 30_000];
+    let error = run_texts(json!({}), &texts, &Cut::slices(5_000).partitions(4)).unwrap_err();
+    assert!(error.to_string().contains("30000 of 30000 texts would become one"), "{error}");
+    let outcome = run_texts(json!({ "max_cluster_share": 1.0 }), &texts, &Cut::slices(5_000).partitions(4)).unwrap();
+    assert_eq!((outcome.kept, outcome.rejected["exact_duplicate"]), (1, 29_999));
+}
+
+#[test]
+fn many_texts_that_differ_in_case_and_layout_only_are_one_cluster() {
+    let texts: Vec<String> = (0..6_000_usize)
+        .map(|row| {
+            let upper = |at: usize, word: &str| if row >> at & 1 == 1 { word.to_uppercase() } else { word.to_owned() };
+            TEXT.split(' ').enumerate().map(|(at, word)| upper(at, word)).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let outcome = run_texts(json!({ "max_cluster_share": 1.0 }), &texts, &Cut::slices(1_000).partitions(3)).unwrap();
+    assert_eq!((outcome.kept, outcome.notes["clusters"]["clusters"].as_u64()), (1, Some(1)));
+}
+
+#[test]
+fn many_twins_of_one_template_stay() {
+    let texts: Vec<String> = (0..4_000).map(|row| TEXT.replace('5', &(row + 10).to_string())).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let outcome = run_texts(json!({ "threshold": 0.5 }), &texts, &Cut::slices(1_000).partitions(2)).unwrap();
+    assert_eq!((outcome.kept, outcome.notes["clusters"]["number_twins_kept"].as_u64()), (4_000, Some(4_000)));
+    let dropped = json!({ "number_twins": "drop", "max_cluster_share": 1.0 });
+    assert_eq!(run_texts(dropped, &texts, &Cut::slices(1_000)).unwrap().kept, 1);
+}
+
+#[test]
+fn strange_texts_are_no_trouble() {
+    let (long, single, han) = ("word and number 12 ".repeat(60_000), "a".repeat(300_000), "一".repeat(100_000));
+    let (long_copy, wide) = (format!("{long} end"), "\u{301}\u{200b}\u{feff}".repeat(1_000));
+    let texts = ["", &long, &single, &han, &long_copy, &wide, " ", "?!", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢", "Unicode", "\u{0}"];
+    let outcome = run_texts(json!({}), &texts, &Cut::slices(2).partitions(3)).unwrap();
+    let rejects: Vec<(&str, Value)> = outcome
+        .rejects
+        .iter()
+        .map(|row| (row["query_id"].as_str().unwrap(), evidence(row)["of"].clone()))
+        .collect();
+    assert_eq!(rejects, [("00000004", json!("00000001")), ("00000009", json!("00000008"))]);
+}
+
+#[test]
+fn partitions_that_exceed_memory_are_compared_in_shares() {
+    // twenty texts of other words, each in three spellings
+    let spelling = |row: usize| {
+        let ending = char::from(b"abcdefghijklmnopqrst"[row / 3]);
+        let text: String = TEXT.split(' ').map(|word| format!("{word}{ending} ")).collect();
+        [text.to_uppercase(), text.replace(' ', "\n"), text].swap_remove(row % 3)
+    };
+    let rows: Vec<Value> = (0..60).map(|row| query(&format!("{row:03}"), &spelling(row), None)).collect();
+    let whole = run(json!({}), rows.clone()).unwrap();
+    let parts = verified::with_memory(2_000, || run(json!({}), rows).unwrap());
+    assert_eq!((whole.rows(), &whole.rejects, &whole.notes), (parts.rows(), &parts.rejects, &parts.notes));
+    assert_eq!(whole.kept, 20);
+}
+
+#[test]
+fn clusters_are_written_out_for_reading() {
+    let rows = vec![query("b", TEXT, None), query("a", TEXT, None), query("c", "other", None)];
+    let outcome = run(json!({}), rows).unwrap();
+    let clusters: Vec<(&Value, &Value, &Value)> =
+        outcome.output("clusters").iter().map(|row| (&row["cluster"], &row["query_id"], &row["kept"])).collect();
+    assert_eq!(clusters, [(&json!("a"), &json!("b"), &json!(false)), (&json!("a"), &json!("a"), &json!(true))]);
+    assert_eq!((&outcome.output("clusters")[0]["size"], &outcome.output("clusters")[0]["text"]), (&json!(2), &json!(TEXT)));
+}
+
+#[test]
+fn both_sketchers_find_the_same_planted_pairs() {
+    let rows: Vec<Value> = (0..30)
+        .flat_map(|row| {
+            let text = format!("{TEXT} The shop number {row} has {} kinds of paper and ink in all its rooms.", row * 7);
+            [query(&format!("{row:02}"), &text, None), query(&format!("{row:02}x"), &format!("Please solve: {text}"), None)]
+        })
+        .collect();
+    let kept = |sketch: &str| kept(&run(json!({ "sketch": sketch }), rows.clone()).unwrap());
+    assert_eq!(kept("one_permutation"), kept("super_min_hash"));
+    assert_eq!(kept("one_permutation").len(), 30);
+}
+
+/// Rows of shared data as queries; `None` with a printed reason where the folder is absent.
+fn shared(path: &str) -> Option<Vec<Value>> {
+    let path = std::path::PathBuf::from("../../../shared/data").join(path);
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        println!("skipped: no `{}`", path.display());
+        return None;
+    };
+    let rows = text.lines().filter(|line| !line.trim().is_empty()).map(|line| serde_json::from_str(line).unwrap());
+    Some(rows.collect())
+}
+
+#[test]
+fn of_word_problems_exact_duplicates_merge_and_number_changed_twins_stay() {
+    let Some(problems) = shared("mawps/multiarith.jsonl") else {
+        return;
+    };
+    let rows: Vec<Value> = problems
+        .iter()
+        .enumerate()
+        .map(|(row, problem)| {
+            let label = problem["target"].as_str().map_or_else(|| problem["target"].to_string(), str::to_owned);
+            query(&format!("{row:04}"), problem["input"].as_str().unwrap(), Some(&label))
+        })
+        .collect();
+    let outcome = run(json!({}), rows.clone()).unwrap();
+    let text = |id: &str| rows[id.parse::<usize>().unwrap()]["prompt"].as_str().unwrap();
+    let distinct: BTreeSet<&str> = rows.iter().map(|row| row["prompt"].as_str().unwrap()).collect();
+    println!("{:?} {}", outcome.rejected, outcome.notes["clusters"]);
+    for row in outcome.rejects.iter().filter(|row| row["reject_reason"] == "near_duplicate") {
+        let of = evidence(row)["of"].as_str().unwrap().to_owned();
+        println!("NEAR {} {}\n  {}\n  {}", evidence(row), row["label"], row["prompt"], text(&of));
+    }
+    assert_eq!(outcome.rejected["exact_duplicate"], 20);
+    assert_eq!(rows.len() - distinct.len(), 20);
+    // what falls out besides has the numbers or the label of what stays
+    for row in outcome.rejects.iter().filter(|row| row["reject_reason"] == "near_duplicate") {
+        let of = evidence(row)["of"].as_str().unwrap().parse::<usize>().unwrap();
+        let numbers = |text: &Value| -> Vec<String> {
+            let digits = |character: char| !character.is_ascii_digit();
+            text.as_str().unwrap().split(digits).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        };
+        let is_same_label = row["label"] == rows[of]["label"];
+        assert!(is_same_label || numbers(&row["prompt"]) == numbers(&rows[of]["prompt"]), "{row}");
     }
 }

@@ -23,6 +23,29 @@ const MEMORY: usize = 128 << 20;
 /// Most bits of a component's hash that divide a partition.
 const MOST_BITS: u32 = 16;
 
+/// Bytes of shingles that a task holds at once.
+fn memory() -> usize {
+    #[cfg(test)]
+    if let Some(bytes) = LESS_MEMORY.get() {
+        return bytes;
+    }
+    MEMORY
+}
+
+#[cfg(test)]
+thread_local! {
+    static LESS_MEMORY: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+}
+
+/// Runs `work` with another [`MEMORY`] on this thread.
+#[cfg(test)]
+pub fn with_memory<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    LESS_MEMORY.set(Some(bytes));
+    let result = work();
+    LESS_MEMORY.set(None);
+    result
+}
+
 /// Findings about members, in the order of the schema's columns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Finding {
@@ -107,7 +130,7 @@ pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), Stag
     // shares of the partition that are still to be read: components whose hash ends in these bits
     let mut shares = vec![(0_u32, 0_u64)];
     while let Some((bits, ending)) = shares.pop() {
-        let components = read_share(task, MEMORY, (bits, ending), &mut shares)?;
+        let components = read_share(task, memory(), (bits, ending), &mut shares)?;
         task.check_cancelled()?;
         let components: Vec<(u32, Vec<(u32, Candidate)>)> = components.into_iter().collect();
         let found: Vec<Vec<Finding>> = components
@@ -123,7 +146,7 @@ pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), Stag
 fn read_share(
     task: &Task<'_>,
     memory: usize,
-    (mut bits, mut ending): (u32, u64),
+    (mut bits, ending): (u32, u64),
     shares: &mut Vec<(u32, u64)>,
 ) -> Result<Components, StageError> {
     let is_in = |component: u32, bits: u32, ending: u64| {
@@ -145,7 +168,6 @@ fn read_share(
             let shingles = components.values().flatten().map(|(_, candidate)| candidate.shingles.len());
             held = shingles.sum::<usize>() * size_of::<u64>();
         }
-        ending &= (1 << bits) - 1;
     }
     Ok(components)
 }
