@@ -73,7 +73,8 @@ chaos: ## every fault of the scripted server at once and ten kills, at full size
 	PIPELINE_CHAOS=full cargo test --workspace --locked --test e2e every_row_survives -- --nocapture
 
 bench: $(TEXT_VENV)/ready ## text curation beside its peers; BENCH="--memory 4096" for the peak of memory on 4 GB of text
-	cargo build --release --locked --bin pipeline --example table_copy
+	cargo build --release --locked --bin pipeline
+	cargo build --release --locked -p pipeline-core --example table_copy
 	$(TEXT_VENV)/bin/python tests/bench/bench.py $(BENCH)
 
 $(TEXT_VENV)/ready: tests/bench/requirements.txt
