@@ -8,8 +8,8 @@ use std::num::NonZeroUsize;
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use stage_text::contamination::{ContaminationIndex, ContaminationRules, EvalItem};
 use stage_text::cluster::{Candidate, JoinRules, verify};
+use stage_text::contamination::{ContaminationIndex, ContaminationRules, EvalItem};
 use stage_text::lsh::{band_hashes, bands_for};
 use stage_text::minhash::{DEFAULT_COMPONENTS, SketchMethod};
 use stage_text::repetition::{RepetitionRules, find};

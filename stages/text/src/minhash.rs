@@ -206,7 +206,8 @@ mod tests {
     fn the_error_of_the_estimate_is_at_most_that_of_theory() {
         // 300 pairs a case: the mean error and the root of the mean square are known to about 4 percent
         for method in METHODS {
-            for (shared, own) in [(4_u64, 1_u64), (10, 5), (40, 5), (80, 10), (50, 25), (20, 40), (900, 50), (400, 400)] {
+            for (shared, own) in [(4_u64, 1_u64), (10, 5), (40, 5), (80, 10), (50, 25), (20, 40), (900, 50), (400, 400)]
+            {
                 let exact = shared as f64 / (shared + 2 * own) as f64;
                 let errors: Vec<f64> = (0..300)
                     .map(|salt| {

@@ -97,11 +97,7 @@ pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), Stag
 }
 
 /// Unit, query id and labels of each unit whose query has several, by unit.
-fn conflicts(
-    parts: &Parts,
-    plan: &Plan,
-    task: &Task<'_>,
-) -> Result<Vec<(u64, String, BTreeSet<String>)>, StageError> {
+fn conflicts(parts: &Parts, plan: &Plan, task: &Task<'_>) -> Result<Vec<(u64, String, BTreeSet<String>)>, StageError> {
     let (mut queries_of, mut labels) = (BTreeMap::new(), BTreeMap::<String, BTreeSet<String>>::new());
     if plan.conflicts.is_empty() {
         return Ok(Vec::new());
@@ -160,7 +156,8 @@ fn cluster(plan: &Plan, names: &Names, near: &HashMap<u64, (u64, f64)>, fates: &
 
 /// Clusters, the largest first, each with its members, the best first.
 fn sorted(clusters: &Clusters, names: &Names) -> Vec<(u64, Vec<u64>)> {
-    let mut sorted: Vec<(u64, Vec<u64>)> = clusters.iter().map(|(survivor, units)| (*survivor, units.clone())).collect();
+    let mut sorted: Vec<(u64, Vec<u64>)> =
+        clusters.iter().map(|(survivor, units)| (*survivor, units.clone())).collect();
     sorted.sort_by(|one, two| two.1.len().cmp(&one.1.len()).then_with(|| names.rank(one.0, two.0)));
     for (_, units) in sorted.iter_mut().take(NAMED_CLUSTERS) {
         units.sort_by(|one, two| names.rank(*one, *two));

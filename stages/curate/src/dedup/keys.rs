@@ -68,7 +68,8 @@ impl Key {
     /// # Errors
     /// Never, in fact: the columns are those of the schema.
     pub fn batch(keys: &[Self]) -> Result<RecordBatch, StageError> {
-        let column = |value: fn(&Self) -> u64| -> ArrayRef { Arc::new(keys.iter().map(value).collect::<UInt64Array>()) };
+        let column =
+            |value: fn(&Self) -> u64| -> ArrayRef { Arc::new(keys.iter().map(value).collect::<UInt64Array>()) };
         let columns =
             vec![column(|key| key.sort), column(|key| key.key), column(|key| key.other), column(|key| key.unit)];
         Ok(RecordBatch::try_new(schema(), columns)?)

@@ -80,8 +80,7 @@ fn send(plan: &Plan, task: &mut Task<'_>, read: &[Option<(u32, Candidate)>]) -> 
     }
     let count = u64::from(task.partitions());
     let components: Vec<u64> = read.iter().map(|(member, _)| u64::from(plan.component(*member))).collect();
-    let partitions =
-        components.iter().map(|component| u32::try_from(mix(*component) % count).unwrap_or(0)).collect();
+    let partitions = components.iter().map(|component| u32::try_from(mix(*component) % count).unwrap_or(0)).collect();
     let item = Field::new(LIST_ITEM, DataType::UInt64, true);
     let mut lists = ListBuilder::new(UInt64Builder::new()).with_field(item);
     for (_, candidate) in &read {

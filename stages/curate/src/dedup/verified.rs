@@ -123,10 +123,7 @@ type Components = BTreeMap<u32, Vec<(u32, Candidate)>>;
 pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), StageError> {
     let plan = task.shared("plan", Plan::read)?;
     let names = task.shared("names", |task| Names::read(parts, &plan, task))?;
-    let rules = JoinRules {
-        threshold: dedup.threshold,
-        keeps_number_twins: dedup.number_twins == NumberTwins::Keep,
-    };
+    let rules = JoinRules { threshold: dedup.threshold, keeps_number_twins: dedup.number_twins == NumberTwins::Keep };
     // shares of the partition that are still to be read: components whose hash ends in these bits
     let mut shares = vec![(0_u32, 0_u64)];
     while let Some((bits, ending)) = shares.pop() {
