@@ -77,7 +77,10 @@ fn contamination(bencher: Bencher<'_, '_>) {
     bencher.counter(BytesCount::of_str(&text)).bench_local(|| searcher.find(black_box(&text)).hits.len());
 }
 
-const COMPONENTS: NonZeroUsize = NonZeroUsize::new(DEFAULT_COMPONENTS).unwrap_or(NonZeroUsize::MIN);
+const COMPONENTS: NonZeroUsize = match NonZeroUsize::new(DEFAULT_COMPONENTS) {
+    Some(components) => components,
+    None => NonZeroUsize::MIN,
+};
 
 #[divan::bench(args = [(1, "one_permutation"), (1, "super_min_hash"), (40, "one_permutation"), (40, "super_min_hash")])]
 fn shingles_and_sketch(bencher: Bencher<'_, '_>, (problems, method): (usize, &str)) {

@@ -104,9 +104,23 @@ impl Joiner<'_> {
                 self.join_large(group);
             }
         }
-        // whether they are twins of anything is seen on one neighbour each
-        for pair in bucket.windows(2) {
-            self.is_pair(pair[0], pair[1]);
+        self.mark_twins(bucket);
+    }
+
+    /// Whether members are twins of anything is seen on one other each: the next one in the round with other numbers.
+    fn mark_twins(&mut self, bucket: &[u32]) {
+        let mut other: Option<u32> = None;
+        let mut following: Option<u32> = None;
+        // twice around, so that the last ones have others after them
+        for (at, member) in bucket.iter().rev().chain(bucket.iter().rev()).enumerate() {
+            let numbers = |of: u32| self.candidates[of as usize].numbers;
+            if let Some(following) = following.filter(|following| numbers(*following) != numbers(*member)) {
+                other = Some(following);
+            }
+            following = Some(*member);
+            if let Some(other) = other.filter(|_| at >= bucket.len()) {
+                self.is_pair(*member, other);
+            }
         }
     }
 
