@@ -30,15 +30,22 @@ impl Bands {
 /// # Errors
 /// [`TextError::Parameter`] for a threshold outside 0 to 1 (both excluded) and for a sketch without components.
 pub fn bands_for(threshold: f64, components: usize) -> Result<Bands, TextError> {
-    weighted_bands_for(threshold, components, 0.5)
+    weighted_bands_for(threshold, components, 0.5, 0.0)
 }
 
 /// The same with the weight of false negatives (0 to 1) chosen: candidates are verified, so a missed pair costs
-/// more than a needless one, and a weight above 0.5 may be wanted.
+/// more than a needless one, and a weight above 0.5 may be wanted. Only bands that find a pair exactly at the threshold
+/// with a chance of at least `least_found` (0 to 1) are looked at; where a sketch is too short for that, each component
+/// is a band.
 ///
 /// # Errors
 /// As [`bands_for`].
-pub fn weighted_bands_for(threshold: f64, components: usize, missed_weight: f64) -> Result<Bands, TextError> {
+pub fn weighted_bands_for(
+    threshold: f64,
+    components: usize,
+    missed_weight: f64,
+    least_found: f64,
+) -> Result<Bands, TextError> {
     if !(threshold > 0.0 && threshold < 1.0) {
         let reason = format!("{threshold} is not between 0 and 1");
         return Err(TextError::Parameter { name: "threshold", reason });
@@ -52,6 +59,9 @@ pub fn weighted_bands_for(threshold: f64, components: usize, missed_weight: f64)
     for rows in 1..=components {
         for bands in 1..=components / rows {
             let candidate = Bands { bands, rows };
+            if candidate.probability(threshold) < least_found {
+                continue;
+            }
             let needless = area(0.0, threshold, |s| candidate.probability(s));
             let missed = area(threshold, 1.0, |s| 1.0 - candidate.probability(s));
             let cost = needless * (1.0 - missed_weight) + missed * missed_weight;
@@ -100,8 +110,17 @@ mod tests {
     #[test]
     fn more_weight_on_missed_pairs_finds_more() {
         let even = bands_for(0.8, 128).unwrap();
-        let careful = weighted_bands_for(0.8, 128, 0.9).unwrap();
+        let careful = weighted_bands_for(0.8, 128, 0.9, 0.0).unwrap();
         assert!(careful.probability(0.8) > even.probability(0.8));
+    }
+
+    #[test]
+    fn a_pair_at_the_threshold_is_found_as_often_as_asked() {
+        for threshold in [0.3, 0.8, 0.97] {
+            let bands = weighted_bands_for(threshold, 128, 0.5, 0.98).unwrap();
+            assert!(bands.probability(threshold) >= 0.98, "{threshold} {bands:?}");
+        }
+        assert_eq!(weighted_bands_for(0.8, 2, 0.5, 0.98).unwrap(), Bands { bands: 2, rows: 1 });
     }
 
     #[test]
@@ -123,7 +142,7 @@ mod tests {
 
     #[test]
     fn pairs_become_candidates_as_often_as_the_curve_says() {
-        let bands = weighted_bands_for(0.8, 128, 0.99).unwrap();
+        let bands = weighted_bands_for(0.8, 128, 0.99, 0.0).unwrap();
         let mut sketcher = SketchMethod::OnePermutation.sketcher(NonZeroUsize::new(128).unwrap(), 3);
         let mut hashes_of = |items: &mut dyn Iterator<Item = u64>| {
             let (mut sketch, mut hashes) = (Vec::new(), Vec::new());

@@ -51,6 +51,9 @@ const CLUSTERS: &str = "clusters";
 /// dropped, and costs time only.
 const MISSED_WEIGHT: f64 = 0.99;
 
+/// Least chance that a pair exactly at the threshold becomes a candidate; pairs above it have a higher one.
+const FOUND_AT_THRESHOLD: f64 = 0.98;
+
 /// What becomes of texts that say the same with other numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -208,7 +211,8 @@ impl Stage for Dedup {
 impl Dedup {
     /// Bands of a sketch.
     fn bands(&self) -> Result<Bands, StageError> {
-        let bands = weighted_bands_for(self.threshold, self.components.get(), MISSED_WEIGHT);
+        let components = self.components.get();
+        let bands = weighted_bands_for(self.threshold, components, MISSED_WEIGHT, FOUND_AT_THRESHOLD);
         bands.map_err(|error| StageError::Internal(error.to_string()))
     }
 
