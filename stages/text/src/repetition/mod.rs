@@ -126,7 +126,7 @@ pub struct Finding {
     /// Byte span (start, end) of the evidence in the text, on character boundaries.
     pub span: (usize, usize),
     /// The figure that passed the rule's threshold: a share from 0 to 1; for `tail_loop` the share of all
-    /// tokens that the loop covers, for `refusal` that of the answer's bytes which its phrase is.
+    /// tokens that the loop covers (of all bytes, where it is inside one word), for `refusal` that of the answer's bytes which its phrase is.
     pub figure: f64,
 }
 
@@ -176,6 +176,9 @@ impl<'r> Finder<'r> {
         }
         let view = self.views.build(text);
         if let Some(finding) = tail::tail_loop(view, self.rules, &mut self.prefixes) {
+            return Some(finding);
+        }
+        if let Some(finding) = tail::word_loop(text, view, self.rules) {
             return Some(finding);
         }
         lines(text, &mut self.lines);

@@ -1,6 +1,7 @@
 //! Finds a loop at the end of a text: the longest suffix that repeats one period, in linear time.
 //!
-//! The Z function of the tokens read backwards tells for each period how far back it holds.
+//! The Z function of the tokens read backwards tells for each period how far back it holds. A word without end
+//! (`hahaha...`, `0000...`) is one token, so that its letters are looked at.
 
 use super::{Finding, RepetitionRules};
 use crate::view::View;
@@ -18,6 +19,36 @@ pub(super) fn tail_loop(view: &View, rules: &RepetitionRules, prefixes: &mut Vec
             let last = all - 1 - cut;
             let span = view.span(last + 1 - covered, last);
             return Some(Finding { rule: "tail_loop", span, figure: share });
+        }
+    }
+    None
+}
+
+/// Longest period of a loop inside one word, in bytes.
+const WORD_PERIOD: usize = 32;
+
+/// A word that repeats a few letters without end, last or last but one (a full stop may follow). Its bytes count as
+/// tokens do in other loops.
+pub(super) fn word_loop(text: &str, view: &View, rules: &RepetitionRules) -> Option<Finding> {
+    for last in (0..view.len()).rev().take(2) {
+        let (start, end) = view.span(last, last);
+        let Some(word) = text.as_bytes().get(start..end).filter(|word| word.len() > rules.tail_min_tokens) else {
+            continue;
+        };
+        let held = |period: usize| {
+            let back = word.iter().rev();
+            period + back.clone().zip(back.skip(period)).take_while(|(one, two)| one == two).count()
+        };
+        let share = |bytes: usize| bytes as f64 / text.len() as f64;
+        let is_loop = |(period, bytes): &(usize, usize)| {
+            *bytes > rules.tail_min_tokens
+                && bytes / period >= rules.tail_min_repeats
+                && share(*bytes) > rules.tail_min_share
+        };
+        let found = (1..=WORD_PERIOD.min(word.len())).map(|period| (period, held(period))).find(is_loop);
+        if let Some((_, bytes)) = found {
+            let from = (end - bytes..end).find(|at| text.is_char_boundary(*at)).unwrap_or(start);
+            return Some(Finding { rule: "tail_loop", span: (from, end), figure: share(bytes) });
         }
     }
     None

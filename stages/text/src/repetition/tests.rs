@@ -201,3 +201,19 @@ proptest! {
         prop_assert_eq!(tail::periodic_suffix(&tokens, 3, &mut Vec::new()), longest);
     }
 }
+
+#[test]
+fn a_word_without_end_is_a_loop_and_a_long_key_is_none() {
+    for ending in
+        ["ha".repeat(300), "0".repeat(1_000), "а".repeat(400), format!("{}.", "no".repeat(200)), "a".repeat(50_000)]
+    {
+        let text = format!("So the answer is {ending}");
+        let finding = find(&text, None, &RepetitionRules::default()).unwrap();
+        assert_eq!(finding.rule, "tail_loop", "{ending}");
+        assert!(text.get(finding.span.0..finding.span.1).is_some_and(|loops| ending.contains(loops)), "{finding:?}");
+    }
+    let letter =
+        |at: u64| char::from(b"abcdefghijklmnopqrstuvwxyz"[usize::try_from(crate::ngram::mix(at) % 26).unwrap()]);
+    assert_eq!(rule(&format!("The key is {}", (0..400).map(letter).collect::<String>())), None);
+    assert_eq!(rule(&format!("One and a hundred and fifty zeros is the number 1{}", "0".repeat(150))), None);
+}
