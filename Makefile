@@ -31,7 +31,8 @@ test: python check-generated ## every test
 	PIPELINE_PYTHON=$(VENV)/bin/python cargo test --workspace --locked
 
 fuzz: ## a million inputs through the text functions
-	cargo test -p stage-text --release --locked --test fuzz -- --ignored
+	PIPELINE_FUZZ=1000000 cargo test -p stage-text --release --locked --test fuzz
+	cargo run -p stage-text --release --locked --example fuzz_dedup -- 1000000
 
 python: $(VENV)/ready ## the Python packages that tests read results with
 
