@@ -40,6 +40,9 @@ const OPENINGS: [&str; 20] = [
     "作为人工智能",
 ];
 
+/// Openings that say no more than that something is a pity.
+const REGRETS: [&str; 2] = ["unfortunately", "很遗憾"];
+
 /// How it denies ...
 const DENIALS: [&str; 24] = [
     "i cannot",
@@ -115,7 +118,9 @@ fn refusal(text: &str, start: usize) -> Option<Finding> {
     let lower = answer[..answer.floor_char_boundary(REFUSAL_WITHIN)].to_ascii_lowercase();
     let opening =
         OPENINGS.iter().filter_map(|opening| lower.find(opening)).min().filter(|at| *at < REFUSAL_WITHIN / 2)?;
-    let end = DENIALS.iter().find_map(|denial| {
+    // what cannot be done may be the answer, unless it is excused
+    let is_excused = !REGRETS.iter().any(|regret| lower[opening..].starts_with(regret));
+    let end = DENIALS.iter().filter(|denial| is_excused || **denial != "cannot").find_map(|denial| {
         let end = opening + lower[opening..].find(denial)? + denial.len();
         let behind = &lower[end..lower.floor_char_boundary(end + VERB_WITHIN)];
         let verbs = VERBS.iter().filter_map(|verb| behind.find(verb).map(|at| end + at + verb.len()));

@@ -217,3 +217,15 @@ fn a_word_without_end_is_a_loop_and_a_long_key_is_none() {
     assert_eq!(rule(&format!("The key is {}", (0..400).map(letter).collect::<String>())), None);
     assert_eq!(rule(&format!("One and a hundred and fifty zeros is the number 1{}", "0".repeat(150))), None);
 }
+
+#[test]
+fn a_short_answer_that_says_what_cannot_be_is_no_refusal() {
+    for answer in [
+        "Unfortunately, we cannot write 7 as a sum of two squares, so the answer is 0.",
+        "Unfortunately the equation cannot be solved over the reals. There are 0 solutions.",
+    ] {
+        assert_eq!(rule(answer), None, "{answer}");
+    }
+    assert_eq!(rule("Unfortunately, I cannot help with that."), Some("refusal"));
+    assert_eq!(rule("I'm sorry, but this request cannot be completed."), Some("refusal"));
+}
