@@ -44,6 +44,15 @@ pub(crate) fn classify(character: char) -> Class {
     }
 }
 
+/// Whether a character as it stands in a text folds to a letter of a word.
+pub(crate) fn is_letter(character: char) -> bool {
+    let mut first = None;
+    fold(character, |part| {
+        first.get_or_insert(part);
+    });
+    first.is_some_and(|part| classify(part) == Class::Letter)
+}
+
 /// Calls `emit` with each folded character of `character`: width and compatibility forms decomposed,
 /// case folded, decimal digits of all scripts as ASCII.
 pub(crate) fn fold(character: char, mut emit: impl FnMut(char)) {

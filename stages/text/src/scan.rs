@@ -6,7 +6,7 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::canonical_combining_class;
 
-use crate::character::{Class, classify, fold, is_raised_or_lowered, is_vulgar_fraction, operator};
+use crate::character::{Class, classify, fold, is_letter, is_raised_or_lowered, is_vulgar_fraction, operator};
 use crate::latex::{Command, command};
 use crate::token::{ascii_word_hash, folded_hash, token_hash};
 use crate::view::{Symbols, TokenKind};
@@ -389,9 +389,10 @@ fn is_in_canonical_order(folded: &str) -> bool {
     })
 }
 
-/// A hyphen joins letters, at least two of them on one side: `well-known`, `x-axis`, but not `x-y`.
+/// A hyphen joins letters, at least two of them on one side: `well-known`, `x-axis`, but not `x-y`. A character of an
+/// unspaced script is a word by itself and none of these letters, or the sense of `的x-y` would change with a line break.
 fn is_hyphen(before: &str, after: &str) -> bool {
-    let letters_before = before.chars().rev().take(2).take_while(|letter| letter.is_alphabetic()).count();
-    let letters_after = after.chars().take(2).take_while(|letter| letter.is_alphabetic()).count();
+    let letters_before = before.chars().rev().take(2).take_while(|letter| is_letter(*letter)).count();
+    let letters_after = after.chars().take(2).take_while(|letter| is_letter(*letter)).count();
     letters_before >= 1 && letters_after >= 1 && letters_before + letters_after >= 3
 }

@@ -309,6 +309,7 @@ mod tests {
         assert_eq!(view("a well-known 3-digit"), "a well known 3 - digit");
         assert_eq!(view("- 5 apples\n- 6 pears"), "5 apples 6 pears");
         assert_eq!(view("x-y"), "x - y");
+        assert_eq!((view("求x-y").as_str(), view("求 x-y").as_str()), ("求x - y", "求x - y"));
     }
 
     #[test]
