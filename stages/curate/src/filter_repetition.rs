@@ -20,9 +20,9 @@ use crate::text_column::{self, excerpt};
 ///
 /// The first rule that a text breaks is the reject reason: `empty_response` (a missing text is an empty one),
 /// `unfinished_think`, `refusal` (a short boilerplate refusal, English or Chinese), `tail_loop`, `ngram_repetition`,
-/// `duplicate_lines` or, for a trace, `prompt_repeat` (it answers with its own prompt). A trace that was cut at the token cap is not dropped for that; it is when its reasoning block
-/// never closes and `reject_unfinished_think` is on. Code fences, arrays and tables are no prose and are left out of
-/// the shares.
+/// `duplicate_lines` or, for a trace, `prompt_repeat` (it answers with its own prompt). A trace that was cut at the token
+/// cap is not dropped for that; it is when its reasoning block never closes and `reject_unfinished_think` is on. Code
+/// fences, arrays and tables are no prose and are left out of the shares.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterRepetition {
