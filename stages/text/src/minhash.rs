@@ -125,11 +125,9 @@ impl Sketcher for OnePermutation {
             }
             empty -= self.refill(round, hashes, out);
         }
-        for component in 0..self.components {
-            if out[component] == EMPTY {
-                let salt = self.salt(self.components + component);
-                out[component] = hashes.iter().map(|hash| mix(hash ^ salt)).min().unwrap_or(EMPTY);
-            }
+        for (component, value) in out.iter_mut().enumerate().filter(|(_, value)| **value == EMPTY) {
+            let salt = self.salt(self.components + component);
+            *value = hashes.iter().map(|hash| mix(hash ^ salt)).min().unwrap_or(EMPTY);
         }
     }
 }

@@ -369,10 +369,10 @@ fn is_plain_han(bytes: &[u8]) -> bool {
         return false;
     };
     let is_followed_plainly = match rest {
-        [] | [0..=0x7F | 0xE4..=0xE9, ..] => true,
-        // CJK punctuation and full-width forms, among which no mark is
+        // ASCII, Han and full-width forms, among which no mark is
+        [] | [0..=0x7F | 0xE4..=0xE9, ..] | [0xEF, 0xBC | 0xBD, ..] => true,
+        // CJK punctuation in front of its marks
         [0xE3, 0x80, third, ..] => *third < 0xA0,
-        [0xEF, 0xBC | 0xBD, ..] => true,
         _ => false,
     };
     is_followed_plainly && (*lead, *second) != (0xE4, 0xB7)

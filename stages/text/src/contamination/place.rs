@@ -81,8 +81,8 @@ impl<'a> Places<'a> {
             let (document, item) = (*document as usize, *item as usize);
             let is_next = document.wrapping_sub(item) == done.0 && item < done.1;
             let from = if is_next { done.1 } else { item };
-            for at in from..item + n {
-                cover[at] = cover[at].max(self.compare(view, at, document + at - item));
+            for (at, cover) in cover.iter_mut().enumerate().take(item + n).skip(from) {
+                *cover = (*cover).max(self.compare(view, at, document + at - item));
             }
             done = (document.wrapping_sub(item), item + n);
         }

@@ -88,12 +88,10 @@ impl Table {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits are what is wanted")]
     fn filter_place(&self, hash: u64) -> (usize, u64) {
         ((hash >> 6) as usize & (self.filter.len() - 1), 1 << (hash & 63))
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the high bits are what is wanted")]
     fn first_slot(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.slots.len() - 1)
     }

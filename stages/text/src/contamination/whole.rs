@@ -74,7 +74,6 @@ impl Wholes {
         self.runs.iter().any(|run| run.entry == entry && run.is_containable)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits are what is wanted")]
     fn filter_place(&self, hash: u64) -> (usize, u64) {
         ((hash >> 6) as usize & (self.filter.len() - 1), 1 << (hash & 63))
     }
