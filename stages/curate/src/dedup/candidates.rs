@@ -35,7 +35,7 @@ pub fn run(task: &mut Task<'_>) -> Result<(), StageError> {
     keys.par_sort_unstable();
     keys.dedup();
     let mut found = Found::default();
-    for group in keys.chunk_by(|one, two| (one.sort, one.key) == (two.sort, two.key)) {
+    for group in keys.chunk_by(|one, two| (one.sort, one.hash) == (two.sort, two.hash)) {
         match group[0].sort {
             QUERY => found.labels(group),
             TEXT => found.texts(group),
@@ -43,7 +43,7 @@ pub fn run(task: &mut Task<'_>) -> Result<(), StageError> {
             _ => return Err(StageError::Internal(format!("step `{CANDIDATES}` met a key of no sort"))),
         }
     }
-    found.rows.push(Key { sort: COUNT, key: 0, other: 0, unit: found.count });
+    found.rows.push(Key { sort: COUNT, hash: 0, other: 0, unit: found.count });
     for rows in found.rows.chunks(BATCH_ROWS) {
         task.write(&Key::batch(rows)?)?;
     }
@@ -87,7 +87,7 @@ impl Found {
         units.sort_unstable();
         let bucket = units.iter().fold(0, |hash, unit| mix(hash ^ unit));
         if self.buckets.insert(bucket) {
-            self.rows.extend(units.into_iter().map(|unit| Key { sort: NEAR, key: bucket, other: 0, unit }));
+            self.rows.extend(units.into_iter().map(|unit| Key { sort: NEAR, hash: bucket, other: 0, unit }));
         }
     }
 }

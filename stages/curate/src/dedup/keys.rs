@@ -38,14 +38,14 @@ pub fn schema() -> SchemaRef {
     Arc::clone(&SCHEMA)
 }
 
-/// What rows with the same `sort` and `key` have in common, and the unit that has it.
+/// What rows with the same `sort` and `hash` have in common, and the unit that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// What it is a key of.
     pub sort: u64,
     /// Hash that must agree.
-    pub key: u64,
-    /// Hash that tells those with the same key apart.
+    pub hash: u64,
+    /// Hash that tells those with the same hash apart.
     pub other: u64,
     /// The unit, see [`Parts::units`].
     pub unit: u64,
@@ -60,7 +60,7 @@ impl Key {
         let column = |name| rows::row_numbers(batch, name).map(UInt64Array::values);
         let (sorts, keys, others, units) = (column("sort")?, column("key")?, column("other")?, column("unit")?);
         let rows = 0..batch.num_rows();
-        Ok(rows.map(|row| Self { sort: sorts[row], key: keys[row], other: others[row], unit: units[row] }))
+        Ok(rows.map(|row| Self { sort: sorts[row], hash: keys[row], other: others[row], unit: units[row] }))
     }
 
     /// Keys as rows.
@@ -71,7 +71,7 @@ impl Key {
         let column =
             |value: fn(&Self) -> u64| -> ArrayRef { Arc::new(keys.iter().map(value).collect::<UInt64Array>()) };
         let columns =
-            vec![column(|key| key.sort), column(|key| key.key), column(|key| key.other), column(|key| key.unit)];
+            vec![column(|key| key.sort), column(|key| key.hash), column(|key| key.other), column(|key| key.unit)];
         Ok(RecordBatch::try_new(schema(), columns)?)
     }
 }
@@ -119,7 +119,7 @@ pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), Stag
         );
         for keys in keys.collect::<Vec<Vec<Key>>>() {
             let count = u64::from(task.partitions());
-            let partitions = keys.iter().map(|key| u32::try_from(key.key % count).unwrap_or(0)).collect();
+            let partitions = keys.iter().map(|key| u32::try_from(key.hash % count).unwrap_or(0)).collect();
             task.send(partitions, Key::batch(&keys)?)?;
         }
     }
@@ -199,15 +199,15 @@ impl Rows<'_> {
         let unit = self.units[row];
         if let Some(labels) = self.labels {
             let label = rows::text_at(labels, row).map_or(0, |label| half_hash_of(label).max(1));
-            keys.push(Key { sort: QUERY, key: half_hash_of(self.ids.value(row)), other: label, unit });
+            keys.push(Key { sort: QUERY, hash: half_hash_of(self.ids.value(row)), other: label, unit });
         }
-        keys.extend(digest.map(|digest| Key { sort: TEXT, key: low(digest), other: low(digest >> 64), unit }));
+        keys.extend(digest.map(|digest| Key { sort: TEXT, hash: low(digest), other: low(digest >> 64), unit }));
     }
 
     fn add_bands(&self, maker: &mut Maker, row: usize, digest: u128, keys: &mut Vec<Key>) {
         let (unit, group) = (self.units[row], self.group(row).map_or(0, half_hash_of));
         let text = self.texts.at(row).unwrap_or_default();
         let bands = maker.band_hashes(&text).iter();
-        keys.extend(bands.map(|band| Key { sort: BAND, key: mix(band ^ group), other: low(digest), unit }));
+        keys.extend(bands.map(|band| Key { sort: BAND, hash: mix(band ^ group), other: low(digest), unit }));
     }
 }

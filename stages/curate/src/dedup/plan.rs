@@ -43,8 +43,8 @@ impl Plan {
             for key in Key::read(&batch?)? {
                 match key.sort {
                     CONFLICT => plan.conflicts.push(key.unit),
-                    EXACT => exact.push((key.key, key.other, key.unit)),
-                    NEAR => near.push((key.key, key.unit)),
+                    EXACT => exact.push((key.hash, key.other, key.unit)),
+                    NEAR => near.push((key.hash, key.unit)),
                     COUNT => plan.texts += key.unit,
                     _ => return Err(StageError::Internal(format!("step `{CANDIDATES}` handed on a row of no sort"))),
                 }

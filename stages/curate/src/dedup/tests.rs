@@ -365,8 +365,8 @@ fn strange_texts_are_no_trouble() {
 fn partitions_that_exceed_memory_are_compared_in_shares() {
     // twenty texts of other words, each in three spellings
     let spelling = |row: usize| {
-        let ending = char::from(b"abcdefghijklmnopqrst"[row / 3]);
-        let text: String = TEXT.split(' ').map(|word| format!("{word}{ending} ")).collect();
+        let ending = &"abcdefghijklmnopqrst"[row / 3..=row / 3];
+        let text: String = TEXT.split(' ').flat_map(|word| [word, ending, " "]).collect();
         vec![text.to_uppercase(), text.replace(' ', "\n"), text].swap_remove(row % 3)
     };
     let rows: Vec<Value> = (0..60).map(|row| query(&format!("{row:03}"), &spelling(row), None)).collect();
