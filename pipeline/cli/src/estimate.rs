@@ -122,7 +122,7 @@ impl std::fmt::Display for Need {
             (false, _) => write!(formatter, ", {read} tokens in, {written} out")?,
             (true, 0) => write!(formatter, ", {written} tokens of answers")?,
             (true, _) => {
-                write!(formatter, ", {written} tokens of answers, {read} in and those of prompts not known yet")?
+                write!(formatter, ", {written} tokens of answers, {read} in and those of prompts not known yet")?;
             }
         }
         match &self.money {

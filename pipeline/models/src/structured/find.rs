@@ -31,20 +31,17 @@ pub(super) fn values(text: &str) -> VecDeque<Found> {
     let (mut position, mut misses) = (0, 0);
     while let Some(start) = text[position..].find(['{', '[']).map(|offset| position + offset) {
         let mut stream = Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        position = match stream.next() {
-            Some(Ok(value)) => {
-                let length = stream.byte_offset();
-                if found.len() == MOST_VALUES {
-                    found.pop_front();
-                }
-                found.push_back(Found { value, length });
-                start + length
+        position = if let Some(Ok(value)) = stream.next() {
+            let length = stream.byte_offset();
+            if found.len() == MOST_VALUES {
+                found.pop_front();
             }
-            _ => {
-                misses += 1;
-                let end = text.floor_char_boundary(text.len().saturating_sub(END));
-                if misses == MOST_MISSES { end.max(start + 1) } else { start + 1 }
-            }
+            found.push_back(Found { value, length });
+            start + length
+        } else {
+            misses += 1;
+            let end = text.floor_char_boundary(text.len().saturating_sub(END));
+            if misses == MOST_MISSES { end.max(start + 1) } else { start + 1 }
         };
     }
     found
