@@ -195,7 +195,8 @@ def altered(writer, text, target):
     rng, vocabulary = writer.rng, writer.vocabulary
     tokens = list(TOKENS.finditer(text))
     wanted = max(1, round((len(tokens) - 4) * (1 - target) / (5 * (1 + target))))
-    places = [at for at, token in enumerate(tokens) if not token[0].isdigit() and text[token.start() - 1] != "\\"]
+    # a word in the place of a variable would take the number before it in: `54x` is 54 and x, `54word` is one word
+    places = [at for at, token in enumerate(tokens) if not token[0].isdigit() and text[token.start() - 1] not in "\\0123456789"]
     # one word for each stretch of the text, so that no two replaced words share a shingle more often than they must
     chosen, stretch = [], len(places) / wanted
     for number in range(wanted):
