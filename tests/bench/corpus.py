@@ -190,13 +190,20 @@ def jaccard(one, two):
     return len(first & second) / len(first | second)
 
 
+def bare(text):
+    """LaTeX without its commands: what near-duplicates of formulas are measured by."""
+    return re.sub(r"\\(?:begin|end)\{[^}]*\}|\\[a-zA-Z]+", " ", text)
+
+
 def altered(writer, text, target):
     """A copy with as many words replaced, far apart, as give about the wanted Jaccard index; numbers stay."""
     rng, vocabulary = writer.rng, writer.vocabulary
     tokens = list(TOKENS.finditer(text))
     wanted = max(1, round((len(tokens) - 4) * (1 - target) / (5 * (1 + target))))
-    # a word in the place of a variable would take the number before it in: `54x` is 54 and x, `54word` is one word
-    places = [at for at, token in enumerate(tokens) if not token[0].isdigit() and text[token.start() - 1] not in "\\0123456789"]
+    # a word in the place of a variable would take the number before it in: `54x` is 54 and x, `54word` is one word; and
+    # names of LaTeX environments are no words
+    is_free = lambda at: text[at - 1] not in "\\0123456789" and not text.endswith(("\\begin{", "\\end{"), max(0, at - 7), at)
+    places = [at for at, token in enumerate(tokens) if not token[0].isdigit() and is_free(token.start())]
     # one word for each stretch of the text, so that no two replaced words share a shingle more often than they must
     chosen, stretch = [], len(places) / wanted
     for number in range(wanted):
@@ -205,8 +212,10 @@ def altered(writer, text, target):
     parts, last = [], 0
     for at in sorted(set(chosen)):
         token = tokens[at]
-        is_han = token[0] > "\u4dff"
-        parts += [text[last : token.start()], rng.choice(vocabulary.fresh_han if is_han else vocabulary.fresh)]
+        # a variable becomes another: a word among formulas is as many variables as it has letters
+        is_han, is_letter = token[0] > "\u4dff", len(token[0]) == 1
+        fresh = vocabulary.fresh_han if is_han else "jqvwJQVW" if is_letter else vocabulary.fresh
+        parts += [text[last : token.start()], rng.choice(fresh)]
         last = token.end()
     return "".join(parts) + text[last:]
 
@@ -369,7 +378,7 @@ class Corpus:
                 sort = ["prose", "prose", "prose", "latex", "code", "chinese"][number % 6]
                 text = writer.prose(size, 0.0) if sort == "prose" else getattr(writer, sort)(size)
                 copy = altered(writer, text, detail)
-                index = jaccard(text, copy)
+                index = jaccard(bare(text), bare(copy)) if sort == "latex" else jaccard(text, copy)
                 if 0.7 <= index < (0.8 if sort == "prose" else 0.83):
                     return
                 if number % 3 == 0 and sort != "code":
