@@ -342,7 +342,8 @@ impl<'a, S: Sink> Scanner<'a, S> {
         fits
     }
 
-    /// Whether an operator has an operand on either side in its line; bullets, emphasis and hyphens have not.
+    /// Whether an operator has an operand on either side; bullets, emphasis and hyphens have not. What may be a bullet has
+    /// its operands in its line, any other operator also beyond a line break: a text may be wrapped anew.
     fn is_between_operands(&self, operator: char, (start, end): (usize, usize)) -> bool {
         let (before, after) = (&self.text[..start], &self.text[end..]);
         if operator == '*' && (before.ends_with('*') || after.starts_with('*')) {
@@ -351,7 +352,12 @@ impl<'a, S: Sink> Scanner<'a, S> {
         if operator == '-' && is_hyphen(before, after) {
             return false;
         }
-        let skipped = |character: &char| !matches!(character, ' ' | '\t' | '$' | '\\');
+        let is_bullet = matches!(&self.text[start..end], "-" | "*");
+        let skipped = |character: &char| match character {
+            ' ' | '\t' | '$' | '\\' => false,
+            '\n' | '\r' => is_bullet,
+            _ => true,
+        };
         let left = before.chars().rev().take(OPERAND_WITHIN).find(skipped);
         let right = after
             .chars()

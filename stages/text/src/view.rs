@@ -276,6 +276,17 @@ mod tests {
     }
 
     #[test]
+    fn operators_stay_when_lines_are_wrapped_anew() {
+        let mut builder = ViewBuilder::new(Symbols::Operators);
+        let mut tokens = |text: &str| builder.build(text).tokens().to_vec();
+        for formula in ["a + b = c", "x ^ 2 / 3 < y", r"2 \cdot 3 \times 4"] {
+            assert_eq!(tokens(formula), tokens(&formula.replace(' ', "\n")), "{formula}");
+            assert_eq!(tokens(formula), tokens(&formula.replace(' ', "  ")), "{formula}");
+        }
+        assert_eq!(tokens("- a\n- b"), tokens("a\nb"), "bullets are no operators");
+    }
+
+    #[test]
     fn numbers_are_kept_whole() {
         assert_eq!(folded("1,080 and 10,\\!080 and 10{,}080 and 3.14"), "1080 and 10080 and 10080 and 3.14");
         assert_eq!(folded("(1,2) 12,34 1,0800"), "1 2 12 34 1 0800");
