@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+
 use crate::sums;
 use crate::support::{Project, ended};
 
@@ -28,6 +30,35 @@ fn all_bytes(project: &Project) -> AllBytes {
     project.digests().into_keys().map(|stage| (stage.clone(), project.bytes_of(&stage))).collect()
 }
 
+/// Where two results differ: the stage, the file, and the first rows of it that are not the same.
+fn difference(expected: &AllBytes, found: &AllBytes) -> String {
+    for ((stage, files), (other_stage, other_files)) in expected.iter().zip(found) {
+        if stage != other_stage || files.keys().ne(other_files.keys()) {
+            return format!("{stage} {:?} is {other_stage} {:?}", files.keys(), other_files.keys());
+        }
+        for (name, bytes) in files {
+            let other = &other_files[name];
+            if bytes != other {
+                let (rows, other_rows) = (printed(bytes), printed(other));
+                let at = rows.iter().zip(&other_rows).position(|(one, two)| one != two);
+                let pair = at.map(|at| (&rows[at], &other_rows[at]));
+                return format!(
+                    "{stage}/{name}, {} and {} rows, the first that differ: {pair:#?}",
+                    rows.len(),
+                    other_rows.len()
+                );
+            }
+        }
+    }
+    format!("{} stages and {}", expected.len(), found.len())
+}
+
+/// Rows of a Parquet file as text.
+fn printed(bytes: &[u8]) -> Vec<String> {
+    let reader = SerializedFileReader::new(bytes::Bytes::copy_from_slice(bytes)).unwrap();
+    reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
+}
+
 #[test]
 fn a_kill_at_any_moment_costs_only_what_was_in_flight() {
     let (expected, took) = undisturbed();
@@ -46,7 +77,8 @@ fn a_kill_at_any_moment_costs_only_what_was_in_flight() {
         child.wait().unwrap();
         let rerun = project.call("run", &ARGUMENTS).ok();
         assert!(!rerun.states().values().any(|state| state == "failed"));
-        assert!(all_bytes(&project) == expected, "other bytes after a kill at {moment:?}");
+        let found = all_bytes(&project);
+        assert!(found == expected, "other bytes after a kill at {moment:?}: {}", difference(&expected, &found));
         assert!(server.asked_again() <= IN_FLIGHT, "{} repeated after a kill at {moment:?}", server.asked_again());
     }
     assert!(interrupted >= 15, "only {interrupted} runs were killed before their end");

@@ -23,19 +23,31 @@ pub(crate) fn for_each_run(
     length: usize,
     n: NonZeroUsize,
     token: impl Fn(usize) -> u64,
+    visit: impl FnMut(usize, u64),
+) {
+    for_each_run_of(length, n, token, |_| true, visit);
+}
+
+/// The same for the runs of tokens that are all wanted.
+#[inline]
+pub(crate) fn for_each_run_of(
+    length: usize,
+    n: NonZeroUsize,
+    token: impl Fn(usize) -> u64,
+    is_wanted: impl Fn(u64) -> bool,
     mut visit: impl FnMut(usize, u64),
 ) {
     let n = n.get();
-    if length < n {
-        return;
-    }
-    let leading = (1..n).fold(1_u64, |power, _| power.wrapping_mul(BASE));
-    let mut sum = (0..n).fold(0_u64, |sum, at| sum.wrapping_mul(BASE).wrapping_add(token(at)));
-    visit(0, mix(sum));
-    for at in 1..=length - n {
-        let leaving = token(at - 1).wrapping_mul(leading);
-        sum = sum.wrapping_sub(leaving).wrapping_mul(BASE).wrapping_add(token(at - 1 + n));
-        visit(at, mix(sum));
+    let leading = (0..n).fold(1_u64, |power, _| power.wrapping_mul(BASE));
+    let (mut sum, mut wanted) = (0_u64, 0);
+    for at in 0..length {
+        let entering = token(at);
+        let leaving = if at >= n { token(at - n) } else { 0 };
+        sum = sum.wrapping_mul(BASE).wrapping_add(entering).wrapping_sub(leaving.wrapping_mul(leading));
+        wanted = if is_wanted(entering) { wanted + 1 } else { 0 };
+        if wanted >= n {
+            visit(at + 1 - n, mix(sum));
+        }
     }
 }
 
@@ -123,6 +135,10 @@ mod tests {
             let mut visited = Vec::new();
             for_each_run(tokens.len(), NonZeroUsize::new(n).unwrap(), |at| tokens[at], |_, hash| visited.push(hash));
             prop_assert_eq!(&visited, &direct);
+            let (is_wanted, mut visited) = (|token: u64| token % 8 > 0, Vec::new());
+            for_each_run_of(tokens.len(), NonZeroUsize::new(n).unwrap(), |at| tokens[at], is_wanted, |at, hash| visited.push((at, hash)));
+            let wanted = tokens.windows(n).enumerate().filter(|(_, run)| run.iter().all(|token| is_wanted(*token)));
+            prop_assert_eq!(visited, wanted.map(|(at, run)| (at, run_hash(run))).collect::<Vec<_>>());
             prop_assert_eq!(rolled, direct);
         }
     }

@@ -32,9 +32,8 @@ pub(crate) fn lines(text: &str, lines: &mut Vec<Line>) {
             Some(mark) if line.starts_with(mark) => fence = None,
             Some(_) => {}
         }
-        if fence.is_none() && (has(line, b'\\') || has(line, b'[')) {
-            let count = |marks: [&str; 2]| marks.into_iter().map(|mark| line.matches(mark).count()).sum::<usize>();
-            let (begins, ends) = (count(["\\begin{", "[asy]"]), count(["\\end{", "[/asy]"]));
+        if fence.is_none() {
+            let (begins, ends) = environments(line.as_bytes());
             is_exempt |= begins > 0 && begins > ends;
             depth = (depth + begins).saturating_sub(ends);
         }
@@ -48,8 +47,15 @@ fn is_table_row(line: &str) -> bool {
     line.starts_with('|') || count(line, b'|') >= 3 || count(line, b'&') >= 2
 }
 
-fn has(line: &str, byte: u8) -> bool {
-    line.as_bytes().contains(&byte)
+/// How many arrays and drawings begin and end in a line.
+fn environments(line: &[u8]) -> (usize, usize) {
+    let (mut begins, mut ends) = (0, 0);
+    for at in memchr::memchr2_iter(b'\\', b'[', line) {
+        let rest = &line[at..];
+        begins += usize::from(rest.starts_with(b"\\begin{") || rest.starts_with(b"[asy]"));
+        ends += usize::from(rest.starts_with(b"\\end{") || rest.starts_with(b"[/asy]"));
+    }
+    (begins, ends)
 }
 
 /// How often an ASCII byte stands in a line.

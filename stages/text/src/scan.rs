@@ -8,7 +8,7 @@ use unicode_normalization::char::canonical_combining_class;
 
 use crate::character::{Class, classify, fold, is_letter, is_raised_or_lowered, is_vulgar_fraction, operator};
 use crate::latex::{Command, command};
-use crate::token::{ascii_word_hash, folded_hash, token_hash};
+use crate::token::{ascii_word_hash, folded_hash, leading_letters, short_word_hash, step_at, step_hash, token_hash};
 use crate::view::{Symbols, TokenKind};
 
 /// Longest run of one symbol that is one token under [`Symbols::Kept`].
@@ -92,6 +92,11 @@ impl<'a, S: Sink> Scanner<'a, S> {
     pub(crate) fn scan(mut self) {
         let mut at = 0;
         while let Some(byte) = self.bytes.get(at).copied() {
+            // most of a text is words: as long as one follows the other, nothing has to be told apart
+            if let Some(next) = self.short_word(at) {
+                at = next;
+                continue;
+            }
             at = match BEGINS[usize::from(byte)] {
                 Begin::Letter => self.word(at),
                 Begin::Digit => self.number(at),
@@ -120,12 +125,38 @@ impl<'a, S: Sink> Scanner<'a, S> {
         at + rest.iter().position(|byte| BEGINS[usize::from(*byte)] != begin).unwrap_or(rest.len())
     }
 
+    /// First position from `at` on that holds no ASCII letter.
+    fn letters_end(&self, mut at: usize) -> usize {
+        while let Some(step) = step_at(self.bytes, at) {
+            let letters = leading_letters(step);
+            at += letters;
+            if letters < 8 {
+                return at;
+            }
+        }
+        self.run_end(at, Begin::Letter)
+    }
+
+    /// A word of up to seven letters between ASCII characters, which most words are, with the space behind it.
+    #[inline]
+    fn short_word(&mut self, at: usize) -> Option<usize> {
+        let step = step_at(self.bytes, at).filter(|_| self.open.is_none())?;
+        let letters = Some(leading_letters(step)).filter(|letters| (1..8).contains(letters))?;
+        let [next, ..] = (step >> (8 * letters)).to_le_bytes();
+        if !next.is_ascii() || next == b'_' {
+            return None;
+        }
+        let end = at + letters;
+        self.sink.push(short_word_hash(step, letters), &self.bytes[at..end], (at, end), TokenKind::Word);
+        Some(end + usize::from(next == b' '))
+    }
+
     fn word(&mut self, at: usize) -> usize {
         self.close_unless(TokenKind::Word);
-        let mut end = self.run_end(at, Begin::Letter);
+        let mut end = self.letters_end(at);
         let first_end = end;
         while self.joins_identifier(end) {
-            end = self.run_end(end + 1, Begin::Letter);
+            end = self.letters_end(end + 1);
         }
         if self.open.is_none() && end == first_end && !self.begins(end, Begin::Wide) {
             let hash = ascii_word_hash(self.bytes, at, end);
@@ -273,7 +304,7 @@ impl<'a, S: Sink> Scanner<'a, S> {
 
     /// Reads what a backslash begins and gives the position behind it.
     fn command(&mut self, at: usize) -> usize {
-        let end = self.run_end(at + 1, Begin::Letter);
+        let end = self.letters_end(at + 1);
         self.close();
         if end == at + 1 {
             // `\,` `\!` `\\` and the like are layout; `\{` `\%` are the symbol behind the backslash
@@ -323,9 +354,10 @@ impl<'a, S: Sink> Scanner<'a, S> {
     }
 
     fn push_symbol(&mut self, symbol: char, span: (usize, usize)) {
-        let mut bytes = [0; 4];
-        let folded = symbol.encode_utf8(&mut bytes).as_bytes();
-        self.sink.push(token_hash(folded), folded, span, TokenKind::Symbol);
+        let mut step = [0; 8];
+        let length = symbol.encode_utf8(&mut step).len();
+        let hash = step_hash(u64::from_le_bytes(step), length);
+        self.sink.push(hash, &step[..length], span, TokenKind::Symbol);
         self.last_symbol = Some((symbol, span.0, span.1));
     }
 

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::ngram::{mix, ngram_hashes, run_hash};
+use crate::ngram::{for_each_run, mix, run_hash};
 use crate::view::{FoldedView, Symbols, TokenKind, View, ViewBuilder};
 
 /// What a shingle is a run of.
@@ -115,7 +115,8 @@ fn of_tokens(tokens: &[u64], size: NonZeroUsize, out: &mut Vec<u64>) {
     if tokens.len() < size.get() && !tokens.is_empty() {
         out.push(run_hash(tokens));
     }
-    out.extend(ngram_hashes(tokens, size));
+    out.reserve(tokens.len());
+    for_each_run(tokens.len(), size, |at| tokens[at], |_, hash| out.push(hash));
 }
 
 fn of_characters(folded: &str, size: NonZeroUsize, out: &mut Vec<u64>) {

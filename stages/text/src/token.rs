@@ -40,11 +40,43 @@ fn hash(bytes: &[u8], start: usize, end: usize, lower: u64) -> u64 {
     fold(state ^ ((load(bytes, at) | lower) & kept))
 }
 
+/// Hash of the token that is the first `length` bytes of a step, 1 to 8 ASCII letters: that of its lower-cased bytes.
+#[inline]
+pub(crate) fn short_word_hash(step: u64, length: usize) -> u64 {
+    step_hash(step | LOWER, length)
+}
+
+/// Hash of the folded token that is the first `length` bytes of a step, 1 to 8.
+#[inline]
+pub(crate) fn step_hash(step: u64, length: usize) -> u64 {
+    let kept = u64::MAX >> (64 - 8 * length);
+    fold((SEED ^ length as u64) ^ (step & kept))
+}
+
+/// How many of the eight bytes of a step, from the first on, are ASCII letters.
+#[inline]
+pub(crate) fn leading_letters(step: u64) -> usize {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    // with the case bit set and the high bit off, no byte of a sum carries into the next
+    let lower = (step | LOWER) & !HIGH;
+    let from_a = lower + EACH * (0x80 - u64::from(b'a'));
+    let beyond_z = lower + EACH * (0x7F - u64::from(b'z'));
+    let others = !(from_a & !beyond_z & !step) & HIGH;
+    others.trailing_zeros() as usize / 8
+}
+
+/// The eight bytes from `at` on; `None` where there are fewer.
+#[inline]
+pub(crate) fn step_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|step| u64::from_le_bytes(*step))
+}
+
 /// Eight bytes from `at` on, zeros behind the end.
 #[inline]
 fn load(bytes: &[u8], at: usize) -> u64 {
-    if let Some(step) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        return u64::from_le_bytes(*step);
+    if let Some(step) = step_at(bytes, at) {
+        return step;
     }
     let mut step = [0; 8];
     for (to, from) in step.iter_mut().zip(bytes.get(at..).unwrap_or_default()) {
@@ -71,6 +103,19 @@ mod tests {
             let text = format!("{before}{word}{after}");
             let in_place = ascii_word_hash(text.as_bytes(), before.len(), before.len() + word.len());
             prop_assert_eq!(in_place, token_hash(word.to_ascii_lowercase().as_bytes()));
+        }
+
+        #[test]
+        fn a_step_tells_its_leading_letters_and_their_hash(bytes in any::<[u8; 8]>(), letters in 0_usize..9, word in "[a-zA-Z]{8}") {
+            let mut bytes = bytes;
+            bytes[..letters].copy_from_slice(&word.as_bytes()[..letters]);
+            let expected = bytes.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+            let step = u64::from_le_bytes(bytes);
+            prop_assert_eq!(leading_letters(step), expected);
+            if expected > 0 {
+                prop_assert_eq!(short_word_hash(step, expected), ascii_word_hash(&bytes, 0, expected));
+                prop_assert_eq!(step_hash(step, expected), token_hash(&bytes[..expected]));
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use arrow::array::{ArrayRef, RecordBatch, StringViewBuilder, UInt64Array};
+use arrow::array::{ArrayRef, RecordBatch, StringViewBuilder};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use schemas::rejects;
 use serde_json::Value;
@@ -24,6 +24,9 @@ use crate::table_io::TableWriter;
 pub use batches::Batches;
 use batches::Piece;
 pub use setup::{InputFile, PortInput, Rejection, Shared, Slice, TaskResult, TaskSetup};
+
+/// Sent rows that are put together at once.
+const SENT_ROWS: usize = 1 << 16;
 
 /// A task while it runs.
 pub struct Task<'a> {
@@ -57,9 +60,10 @@ impl<'a> Task<'a> {
             Some(schema) => vec![(MAIN, schema)],
             None => setup.outputs.iter().map(|output| (output.name, &output.rows.schema)).collect(),
         };
+        let create = if setup.step.schema.is_some() { TableWriter::create_passing } else { TableWriter::create };
         for (name, schema) in schemas {
             let path = setup.folder.join(format!("{name}.parquet"));
-            writers.insert(name.to_owned(), TableWriter::create(&path, schema)?);
+            writers.insert(name.to_owned(), create(&path, schema)?);
         }
         let inputs = setup.rows_port.and_then(|port| setup.inputs.get(port)).and_then(|inputs| all_columns(inputs));
         let from = inputs.or_else(|| setup.outputs.first().map(|output| Arc::clone(&output.rows.schema)));
@@ -432,9 +436,9 @@ impl<'a> Task<'a> {
             };
         }
         let count = usize::try_from(self.setup.partitions).unwrap_or(1).max(1);
-        let mut members: Vec<Vec<(usize, u64)>> = vec![Vec::new(); count];
+        let mut members: Vec<Vec<(usize, usize)>> = vec![Vec::new(); count];
         for (batch, (partitions, _)) in sent.iter().enumerate() {
-            for (row, partition) in (0_u64..).zip(partitions) {
+            for (row, partition) in partitions.iter().enumerate() {
                 let index = usize::try_from(*partition).unwrap_or(usize::MAX);
                 let list = members.get_mut(index);
                 list.ok_or_else(|| StageError::Internal(format!("no partition {partition}")))?.push((batch, row));
@@ -442,13 +446,12 @@ impl<'a> Task<'a> {
         }
         let writer = self.writers.get_mut(MAIN);
         let writer = writer.ok_or_else(|| StageError::Internal("an exchange needs a schema".to_owned()))?;
+        let batches: Vec<&RecordBatch> = sent.iter().map(|(_, batch)| batch).collect();
         let mut sizes = Vec::with_capacity(count);
         for rows in members {
             sizes.push(rows.len() as u64);
-            for run in rows.chunk_by(|one, two| one.0 == two.0) {
-                let indices = UInt64Array::from_iter_values(run.iter().map(|(_, row)| *row));
-                let taken = arrow::compute::take_record_batch(&sent[run[0].0].1, &indices)?;
-                writer.write(&taken)?;
+            for piece in rows.chunks(SENT_ROWS) {
+                writer.write(&arrow::compute::interleave_record_batch(&batches, piece)?)?;
             }
             if !rows.is_empty() {
                 writer.end_row_group()?;

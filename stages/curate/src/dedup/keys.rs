@@ -126,11 +126,11 @@ pub fn run(dedup: &Dedup, parts: &Parts, task: &mut Task<'_>) -> Result<(), Stag
     Ok(())
 }
 
-/// 128 bits of the digest of length-prefixed texts.
+/// 128 bits of the digest of texts, each with its length behind it: the hasher is fastest on a text from its start.
 pub fn hash_of(texts: &[&str]) -> u128 {
     let mut hasher = blake3::Hasher::new();
     for text in texts {
-        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        hasher.update(text.as_bytes()).update(&(text.len() as u64).to_le_bytes());
     }
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);

@@ -10,6 +10,7 @@
 //! A look-up takes time in proportion to the document: n-grams in more than a set share of the items are not in the
 //! index, each n-gram leads to an item once, and runs that are matched whole are compared by prefix sums.
 
+mod filter;
 mod grams;
 mod place;
 mod search;
@@ -17,7 +18,7 @@ mod self_test;
 mod table;
 mod whole;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
 use rayon::prelude::*;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TextError;
 use crate::view::{TokenKind, View};
+use filter::Filter;
 use grams::Role;
 use table::Table;
 use whole::Wholes;
@@ -183,6 +185,8 @@ pub struct ContaminationIndex {
     tokens: Vec<u64>,
     kinds: Vec<TokenKind>,
     roles: Vec<Role>,
+    /// Tokens of all entries, numbers hidden: an n-gram with any other token is not in the table.
+    vocabulary: Filter,
     table: Table,
     wholes: Wholes,
     counts: IndexCounts,
@@ -204,6 +208,7 @@ impl ContaminationIndex {
             tokens: Vec::new(),
             kinds: Vec::new(),
             roles: Vec::new(),
+            vocabulary: Filter::default(),
             table: Table::default(),
             wholes: Wholes::default(),
             counts: IndexCounts::default(),
@@ -291,6 +296,12 @@ impl ContaminationIndex {
                 ngram: self.rules.ngram.get(),
             });
         }
+        let masked = self.tokens.iter().zip(&self.kinds).map(|(token, kind)| grams::mask(*token, *kind));
+        let vocabulary: HashSet<u64> = masked.collect();
+        self.vocabulary = Filter::with_room(vocabulary.len());
+        for token in vocabulary {
+            self.vocabulary.insert(token);
+        }
         self.table = Table::new(&grams.postings);
         self.roles = grams.roles;
         self.counts.ngrams = self.table.ngrams();
@@ -321,6 +332,7 @@ impl ContaminationIndex {
                 add((first, last + 1), MIN_CONTAINED_OTHERS);
             }
         }
+        wholes.finish();
         self.wholes = wholes;
     }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::grams::mask;
 use super::place::{Places, Scratch, hit};
 use super::{ContaminationIndex, Part};
-use crate::ngram::for_each_run;
+use crate::ngram::for_each_run_of;
 use crate::view::{Symbols, ViewBuilder};
 
 /// How an item was found.
@@ -97,10 +97,11 @@ impl<'a> Searcher<'a> {
         let (tokens, kinds) = (view.tokens(), view.kinds());
         let matches = &mut self.matches;
         matches.clear();
-        for_each_run(
+        for_each_run_of(
             tokens.len(),
             index.rules.ngram,
             |at| mask(tokens[at], kinds[at]),
+            |token| index.vocabulary.may_hold(token),
             |at, key| {
                 if let Some(ngram) = index.table.find(key)
                     && let Ok(at) = u32::try_from(at)

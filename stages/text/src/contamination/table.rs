@@ -1,7 +1,9 @@
 //! Where each n-gram of the evaluation items occurs: an open-addressing table behind a bit filter.
 //!
 //! Nearly every n-gram of ordinary text is in no item. The filter, 16 to 32 bits for each n-gram and small enough for
-//! the cache, answers for more than nine in ten of them; only the others look into the table.
+//! the cache, answers for nearly all of them; only the others look into the table, which costs a cache miss.
+
+use super::filter::Filter;
 
 /// Where an n-gram occurs: entry and token position within it.
 pub(super) type Posting = (u32, u32);
@@ -9,7 +11,7 @@ pub(super) type Posting = (u32, u32);
 /// Postings by n-gram. Read-only once built.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    filter: Vec<u64>,
+    filter: Filter,
     /// Hash and number of an n-gram; a number of `u32::MAX` is an empty slot.
     slots: Vec<(u64, u32)>,
     /// First posting of each n-gram, and one more for the end of the last.
@@ -27,7 +29,7 @@ impl Table {
         let mut table = Self { postings: sorted.iter().map(|(_, posting)| *posting).collect(), ..Self::default() };
         let ngrams = sorted.chunk_by(|one, two| one.0 == two.0).count();
         table.slots = vec![(0, EMPTY); (ngrams * 2).next_power_of_two().max(2)];
-        table.filter = vec![0; (ngrams * 16).next_power_of_two().max(64) / 64];
+        table.filter = Filter::with_room(ngrams);
         table.starts.reserve(ngrams + 1);
         table.starts.push(0);
         let mut end = 0;
@@ -40,8 +42,7 @@ impl Table {
     }
 
     fn insert(&mut self, hash: u64, ngram: u32) {
-        let (word, bit) = self.filter_place(hash);
-        self.filter[word] |= bit;
+        self.filter.insert(hash);
         let mut slot = self.first_slot(hash);
         while self.slots[slot].1 != EMPTY {
             slot = (slot + 1) & (self.slots.len() - 1);
@@ -57,11 +58,7 @@ impl Table {
     /// Number of the n-gram of that hash.
     #[inline]
     pub(super) fn find(&self, hash: u64) -> Option<u32> {
-        let (word, bit) = self.filter_place(hash);
-        if self.filter[word] & bit == 0 {
-            return None;
-        }
-        self.find_slot(hash)
+        if self.filter.may_hold(hash) { self.find_slot(hash) } else { None }
     }
 
     fn find_slot(&self, hash: u64) -> Option<u32> {
@@ -85,11 +82,6 @@ impl Table {
             (Some(start), Some(end)) => &self.postings[*start as usize..*end as usize],
             _ => &[],
         }
-    }
-
-    #[inline]
-    fn filter_place(&self, hash: u64) -> (usize, u64) {
-        ((hash >> 6) as usize & (self.filter.len() - 1), 1 << (hash & 63))
     }
 
     fn first_slot(&self, hash: u64) -> usize {

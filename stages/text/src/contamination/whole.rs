@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
 use super::MIN_CONTAINED_WORDS;
+use super::filter::Filter;
 use crate::ngram::{BASE, mix, ngram_hashes, run_hash};
 use crate::view::{Symbols, View};
 
@@ -35,8 +36,8 @@ pub(super) struct Wholes {
     by_hash: HashMap<u64, Vec<u32>>,
     /// Hash of the first tokens of the runs that are also found inside a document, to the lengths of these runs.
     lengths: HashMap<u64, Vec<usize>>,
-    /// One bit for each hash of `lengths`, by its lowest bits.
-    filter: Vec<u64>,
+    /// The hashes of `lengths`.
+    heads: Filter,
     longest: usize,
 }
 
@@ -60,11 +61,6 @@ impl Wholes {
             if let Err(at) = lengths.binary_search(&length) {
                 lengths.insert(at, length);
             }
-            if self.filter.is_empty() {
-                self.filter = vec![0; 1 << 10];
-            }
-            let (word, bit) = self.filter_place(head);
-            self.filter[word] |= bit;
         }
         self.runs.push(Whole { entry, start, end, with_operators, is_containable });
     }
@@ -74,8 +70,12 @@ impl Wholes {
         self.runs.iter().any(|run| run.entry == entry && run.is_containable)
     }
 
-    fn filter_place(&self, hash: u64) -> (usize, u64) {
-        ((hash >> 6) as usize & (self.filter.len() - 1), 1 << (hash & 63))
+    /// To be called when all runs are in.
+    pub(super) fn finish(&mut self) {
+        self.heads = Filter::with_room(self.lengths.len());
+        for head in self.lengths.keys() {
+            self.heads.insert(*head);
+        }
     }
 
     /// Calls `found` once for each entry that stands whole in the document, or is it.
@@ -86,13 +86,12 @@ impl Wholes {
             let is_document = |run: &Whole| run.end - run.start == tokens.len();
             search.check(run_hash(tokens), 0, is_document, &mut found);
         }
-        let Some(head) = NonZeroUsize::new(MIN_CONTAINED_WORDS).filter(|_| !self.filter.is_empty()) else {
+        let Some(head) = NonZeroUsize::new(MIN_CONTAINED_WORDS).filter(|_| !self.lengths.is_empty()) else {
             return;
         };
         let mut sums: Option<PrefixSums> = None;
         for (at, hash) in ngram_hashes(tokens, head).enumerate() {
-            let (word, bit) = self.filter_place(hash);
-            if self.filter[word] & bit == 0 {
+            if !self.heads.may_hold(hash) {
                 continue;
             }
             for length in self.lengths.get(&hash).into_iter().flatten() {

@@ -79,15 +79,41 @@ const VERBS: [&str; 42] = [
     "给出", "回复", "参与", "支持", "访问", "创作",
 ];
 
+/// Where the marks of reasoning stand in a text.
+#[derive(Default)]
+struct Marks {
+    /// Last opening mark of each kind that its closing mark does not follow.
+    open: [Option<usize>; THINK_MARKS.len()],
+    /// Behind the last closing mark of any kind; 0 without one.
+    answer: usize,
+}
+
+impl Marks {
+    /// All marks begin with one byte, so that one pass finds them.
+    fn of(text: &str) -> Self {
+        let mut marks = Self::default();
+        for at in memchr::memchr_iter(b'<', text.as_bytes()) {
+            let rest = &text.as_bytes()[at..];
+            for (last, (open, close)) in marks.open.iter_mut().zip(THINK_MARKS) {
+                if rest.starts_with(close.as_bytes()) {
+                    (*last, marks.answer) = (None, at + close.len());
+                } else if rest.starts_with(open.as_bytes()) {
+                    *last = Some(at);
+                }
+            }
+        }
+        marks
+    }
+}
+
 /// The first of these rules that `text` breaks.
 pub(super) fn find(text: &str, rules: &RepetitionRules) -> Option<Finding> {
-    let start =
-        THINK_MARKS.iter().filter_map(|(_, close)| text.rfind(close).map(|at| at + close.len())).max().unwrap_or(0);
-    if let Some(finding) = empty_response(text, start) {
+    let marks = Marks::of(text);
+    if let Some(finding) = empty_response(text, marks.answer) {
         return Some(finding);
     }
-    let unfinished = rules.reject_unfinished_think.then(|| unfinished_think(text)).flatten();
-    unfinished.or_else(|| rules.reject_refusals.then(|| refusal(text, start)).flatten())
+    let unfinished = rules.reject_unfinished_think.then(|| unfinished_think(text, &marks)).flatten();
+    unfinished.or_else(|| rules.reject_refusals.then(|| refusal(text, marks.answer)).flatten())
 }
 
 fn empty_response(text: &str, start: usize) -> Option<Finding> {
@@ -96,17 +122,14 @@ fn empty_response(text: &str, start: usize) -> Option<Finding> {
 }
 
 /// A reasoning block opened at the start of a line and never closed.
-fn unfinished_think(text: &str) -> Option<Finding> {
-    THINK_MARKS.iter().find_map(|(open, close)| {
-        let at = text.rfind(open)?;
-        let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
-        let is_mark = text[line_start..at].trim().is_empty();
-        if !is_mark || text[at..].contains(close) {
-            return None;
-        }
-        let figure = (text.len() - at) as f64 / text.len() as f64;
-        Some(Finding { rule: "unfinished_think", span: (at, text.len()), figure })
-    })
+fn unfinished_think(text: &str, marks: &Marks) -> Option<Finding> {
+    let begins_line = |at: &&usize| {
+        let line = text[..**at].rfind('\n').map_or(0, |newline| newline + 1);
+        text[line..**at].trim().is_empty()
+    };
+    let at = *marks.open.iter().flatten().find(begins_line)?;
+    let figure = (text.len() - at) as f64 / text.len() as f64;
+    Some(Finding { rule: "unfinished_think", span: (at, text.len()), figure })
 }
 
 /// A short answer that opens as refusals do and then denies to do what was asked.
