@@ -16,14 +16,19 @@ const DELAY: Duration = Duration::from_millis(4);
 /// Files of each stage.
 type AllBytes = Vec<(String, std::collections::BTreeMap<String, Vec<u8>>)>;
 
-/// Bytes of every stage after a run that nothing disturbed, and how long it took.
-fn undisturbed() -> (AllBytes, Duration) {
+/// Bytes of every stage after a run that nothing disturbed, and the events in its record.
+fn undisturbed() -> (AllBytes, usize) {
     let (project, server) = sums::project(PROBLEMS, DELAY);
-    let begun = Instant::now();
     project.call("run", &ARGUMENTS).ok();
-    let took = begun.elapsed();
     assert_eq!(server.asked_again(), 0);
-    (all_bytes(&project), took)
+    (all_bytes(&project), events(&project))
+}
+
+/// Events that the records of all runs hold so far.
+fn events(project: &Project) -> usize {
+    let Ok(records) = std::fs::read_dir(project.path().join("out/runs")) else { return 0 };
+    let texts = records.map(|record| std::fs::read_to_string(record.unwrap().path()).unwrap_or_default());
+    texts.map(|text| text.lines().count()).sum()
 }
 
 fn all_bytes(project: &Project) -> AllBytes {
@@ -61,25 +66,33 @@ fn printed(bytes: &[u8]) -> Vec<String> {
 
 #[test]
 fn a_kill_at_any_moment_costs_only_what_was_in_flight() {
-    let (expected, took) = undisturbed();
+    let (expected, all) = undisturbed();
     assert_eq!(expected.len(), 8);
-    // a linear congruential generator: the moments are the same in every run of the test
+    assert!(all >= 30, "{all} events");
+    // a linear congruential generator: the moments are the same in every run of the test, and on a slow machine too
     let mut state = 20_261_130_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
     let mut interrupted = 0;
     for _ in 0..30 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let moment = took.mul_f64((state >> 11) as f64 / (1_u64 << 53) as f64);
+        let (event, wait) = (random(all), Duration::from_micros(random(8_000) as u64));
+        let moment = format!("{wait:?} behind event {event} of {all}");
         let (project, server) = sums::project(PROBLEMS, DELAY);
         let mut child = project.start("run", &ARGUMENTS);
-        std::thread::sleep(moment);
+        while events(&project) < event && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        std::thread::sleep(wait);
         interrupted += u32::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();
         let rerun = project.call("run", &ARGUMENTS).ok();
         assert!(!rerun.states().values().any(|state| state == "failed"));
         let found = all_bytes(&project);
-        assert!(found == expected, "other bytes after a kill at {moment:?}: {}", difference(&expected, &found));
-        assert!(server.asked_again() <= IN_FLIGHT, "{} repeated after a kill at {moment:?}", server.asked_again());
+        assert!(found == expected, "other bytes after a kill at {moment}: {}", difference(&expected, &found));
+        assert!(server.asked_again() <= IN_FLIGHT, "{} repeated after a kill at {moment}", server.asked_again());
     }
     assert!(interrupted >= 15, "only {interrupted} runs were killed before their end");
 }

@@ -13,6 +13,15 @@ impl Filter {
         Self { words: vec![0; count.saturating_mul(16).div_ceil(64).next_power_of_two()] }
     }
 
+    /// A filter of well-mixed hashes.
+    pub(super) fn of(hashes: impl ExactSizeIterator<Item = u64>) -> Self {
+        let mut filter = Self::with_room(hashes.len());
+        for hash in hashes {
+            filter.insert(hash);
+        }
+        filter
+    }
+
     /// Adds a well-mixed hash.
     pub(super) fn insert(&mut self, hash: u64) {
         let (word, bits) = self.place(hash);
@@ -42,11 +51,9 @@ mod tests {
 
     #[test]
     fn what_was_added_is_held_and_little_else() {
-        let mut filter = Filter::with_room(5_000);
-        for hash in 0..5_000 {
-            filter.insert(mix(hash));
-        }
-        assert!((0..5_000).all(|hash| filter.may_hold(mix(hash))));
+        let hashes: Vec<u64> = (0..5_000).map(mix).collect();
+        let filter = Filter::of(hashes.iter().copied());
+        assert!(hashes.iter().all(|hash| filter.may_hold(*hash)));
         let others = (5_000..105_000).filter(|hash| filter.may_hold(mix(*hash))).count();
         assert!(others < 1_500, "{others} of 100,000");
         assert!(!Filter::default().may_hold(7));

@@ -298,10 +298,7 @@ impl ContaminationIndex {
         }
         let masked = self.tokens.iter().zip(&self.kinds).map(|(token, kind)| grams::mask(*token, *kind));
         let vocabulary: HashSet<u64> = masked.collect();
-        self.vocabulary = Filter::with_room(vocabulary.len());
-        for token in vocabulary {
-            self.vocabulary.insert(token);
-        }
+        self.vocabulary = Filter::of(vocabulary.into_iter());
         self.table = Table::new(&grams.postings);
         self.roles = grams.roles;
         self.counts.ngrams = self.table.ngrams();

@@ -72,10 +72,7 @@ impl Wholes {
 
     /// To be called when all runs are in.
     pub(super) fn finish(&mut self) {
-        self.heads = Filter::with_room(self.lengths.len());
-        for head in self.lengths.keys() {
-            self.heads.insert(*head);
-        }
+        self.heads = Filter::of(self.lengths.keys().copied());
     }
 
     /// Calls `found` once for each entry that stands whole in the document, or is it.
