@@ -93,7 +93,11 @@ def reader(folder):
 def writer(out):
     from datatrove.pipeline.writers import ParquetWriter
 
-    return ParquetWriter(str(out), compression="zstd")
+    # its own adapter leaves out what is false, such as the number of row 0, and the columns then differ
+    def adapter(_, document):
+        return {"text": document.text, "row": int(document.id), "metadata": document.metadata}
+
+    return ParquetWriter(str(out), compression="zstd", adapter=adapter)
 
 
 def datatrove_decontamination(folder, out):
