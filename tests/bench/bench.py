@@ -4,27 +4,31 @@
 
 `make bench` runs it. Every figure is CPU time of whole processes, from Parquet to Parquet, on one thread, the least of
 several rounds in which all take turns. *Own work* is the CPU time of a stage less that of reading and writing the same
-file in the same round (`table_copy`). Peers work on a smaller corpus of the same making, since some need an hour for
-the large one; speeds are per byte of text, so they compare. With --memory a corpus of that many megabytes goes through
-each of the three stages, and the peak of memory is shown.
+file in the same rounds (`table_copy`, which has the program's own reader, writer and allocator). Peers work on a smaller corpus of the same making, since some need an hour for
+the large one; speeds are per byte of text, so they compare. With --memory a corpus of that many megabytes (copies of the
+ordinary one, each with other letters) goes through each of the three stages, and the peak of memory is shown.
 """
 
 import argparse
 import collections
 import json
 import os
+import random
 import shutil
+import string
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 HERE = Path(__file__).resolve().parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "pipeline"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", CACHE / "target")) / "release"
 
+# `answer_text` would be a second copy of a response that has no reasoning block; the files of peers hold each text once
 DAG = """
 [pipeline]
 name = "bench"
@@ -34,7 +38,7 @@ kind = "import"
 files = ["corpus.parquet"]
 rows = "traces"
 domain = "math"
-columns = { prompt = "prompt", response = "response", model = "model" }
+columns = { prompt = "prompt", response = "response", answer_text = "model", model = "model" }
 
 [stages.eval]
 kind = "import"
@@ -83,17 +87,35 @@ class Cost:
         self.cpu, self.peak = min(self.cpu, cpu), max(self.peak, peak)
 
 
+# a process begins with the memory of the one that starts it: this one is small, and tells what its child took
+STARTER = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[2:], stdout=2, stderr=2)
+_, status, usage = os.wait4(process.pid, 0)
+with open(sys.argv[1], "w") as file:
+    print(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, file=file)
+"""
+
+
 def measured(command, threads="1"):
     """Runs a command to its end and gives CPU seconds and peak memory in MiB, those of its children included."""
     environment = os.environ | {"RAYON_NUM_THREADS": threads, "OMP_NUM_THREADS": "1"}
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen([str(part) for part in command], stdout=output, stderr=output, env=environment)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
+    with tempfile.TemporaryFile() as output, tempfile.NamedTemporaryFile("r") as facts:
+        starter = [sys.executable, "-S", "-c", STARTER, facts.name]
+        subprocess.run(starter + [str(part) for part in command], stderr=output, env=environment, check=True)
+        code, cpu, peak = facts.read().split()
+        if code != "0":
             output.seek(0)
             sys.exit(f"{command[0]} failed:\n{output.read().decode(errors='replace')[-3000:]}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return float(cpu), float(peak)
+
+
+def run_stage(folder, name, threads):
+    """Runs a stage anew, whatever ran before."""
+    for version in (folder / "out" / ".store").glob(f"{name}-*"):
+        shutil.rmtree(version)
+    (folder / "out" / name).unlink(missing_ok=True)
+    return measured([TARGET / "pipeline", "run", folder / "dag.toml", "--only", name, "--jobs", threads], threads)
 
 
 class Corpus:
@@ -125,10 +147,7 @@ class Corpus:
         return cost
 
     def stage(self, name, threads="1"):
-        for version in (self.folder / "out" / ".store").glob(f"{name}-*"):
-            shutil.rmtree(version)
-        (self.folder / "out" / name).unlink(missing_ok=True)
-        return measured([TARGET / "pipeline", "run", self.dag, "--only", name, "--jobs", threads], threads)
+        return run_stage(self.folder, name, threads)
 
     def peer(self, name):
         out = self.folder / "peers" / name
@@ -277,15 +296,50 @@ def speeds(given, jobs):
             print(f"- notes of the run: {json.dumps(large.notes(job), ensure_ascii=False)[:1200]}")
 
 
-def memory(megabytes, jobs):
-    corpus = Corpus(megabytes)
-    print(f"\nMemory: {corpus.text / 1e3:.2f} GB of text, {corpus.planted['rows']} rows, two threads\n")
+def ciphers(copies):
+    """A substitution of letters and Han characters for each copy of a corpus: other words, the same repetitions."""
+    for copy in range(copies):
+        letters = list(string.ascii_lowercase)
+        random.Random(copy).shuffle(letters)
+        table = {} if copy == 0 else str.maketrans(string.ascii_letters, "".join(letters) + "".join(letters).upper())
+        first, count = 0x4E00, 0x9FFF - 0x4E00 + 1
+        table |= {first + at: first + (at + 997 * copy) % count for at in range(count)}
+        yield table
+
+
+def enlarged(given):
+    """Folder of a corpus of many copies of the ordinary one, each enciphered otherwise, imported."""
+    base, folder = Corpus(given.megabytes), CACHE / "bench" / f"copies-{given.memory:g}"
+    stamp, made_by = folder / "made", (HERE / "corpus.py").read_text() + str(given.megabytes)
+    if not stamp.exists() or stamp.read_text() != made_by:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        source = pq.ParquetFile(base.folder / "corpus.parquet")
+        with pq.ParquetWriter(folder / "corpus.parquet", source.schema_arrow, compression="zstd", compression_level=1) as file:
+            for number, table in enumerate(ciphers(round(given.memory / base.text))):
+                for batch in source.iter_batches(1000):
+                    texts = [text.translate(table) for text in batch["response"].to_pylist()]
+                    prompts = [f"{number}: {prompt}" for prompt in batch["prompt"].to_pylist()]
+                    rows = [number * base.planted["rows"] + row for row in batch["row"].to_pylist()]
+                    columns = {"prompt": prompts, "response": texts, "model": batch["model"], "row": rows}
+                    file.write_table(pa.table([columns[name] for name in source.schema_arrow.names], schema=source.schema_arrow))
+        shutil.copy(base.folder / "eval.jsonl", folder)
+        stamp.write_text(made_by)
+    (folder / "dag.toml").write_text(DAG)
+    measured([TARGET / "pipeline", "run", folder / "dag.toml", "all", "eval"], "0")
+    return folder
+
+
+def memory(given, jobs):
+    folder = enlarged(given)
+    facts = pq.ParquetFile(folder / "corpus.parquet").metadata
+    texts = sum(facts.row_group(at).column(1).total_uncompressed_size for at in range(facts.num_row_groups))
+    print(f"\nMemory: {texts / 1e9:.2f} GB of text, {facts.num_rows} rows, two threads\n")
     for job in jobs:
-        cpu, peak = corpus.stage(job, "2")
-        verdict(f"{job}: {peak:.0f} MiB of at most 1,536 MiB, {corpus.text / cpu:.0f} MB per CPU-second", peak <= 1536)
-        _, bars = JUDGES[job](corpus.planted, corpus.rejected(job))
-        for name, is_met in bars.items():
-            verdict(name, is_met)
+        cpu, peak = run_stage(folder, job, "2")
+        counts = json.loads((folder / "out" / job / "_SUCCESS.json").read_text())["counts"]
+        rejected = sum(counts["rejected"].values())
+        verdict(f"{job}: {peak:.0f} MiB of at most 1,536 MiB, {texts / 1e6 / cpu:.0f} MB per CPU-second, {rejected} rejected", peak <= 1536)
 
 
 def main():
@@ -299,7 +353,7 @@ def main():
     given = parser.parse_args()
     jobs = given.only or JOBS
     if given.memory:
-        memory(given.memory, jobs)
+        memory(given, jobs)
     else:
         speeds(given, jobs)
 

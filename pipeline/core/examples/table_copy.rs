@@ -1,5 +1,5 @@
-//! The floor under every stage: reads Parquet files as a task does and writes their rows as a task does, and nothing
-//! else. What a stage costs beyond this is its own work.
+//! The floor under every stage: reads Parquet files as a task does and writes their rows as a task does, with the
+//! allocator of the program, and nothing else. What a stage costs beyond this is its own work.
 //!
 //! ```sh
 //! cargo run --release --example table_copy -- TARGET.parquet SOURCE.parquet...
@@ -9,6 +9,9 @@ use std::error::Error;
 use std::path::Path;
 
 use pipeline_core::table_io::{TableFile, TableWriter};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1);

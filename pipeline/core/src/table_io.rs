@@ -31,7 +31,7 @@ pub const ROW_GROUP_ROWS: usize = 16_384;
 /// times as fast as level 3 and makes them 5 to 13 % larger; compression is most of what a stage that only filters does.
 const COMPRESSION: i32 = 1;
 /// Raw bytes that a batch read from disk should hold about.
-const BATCH_BYTES: u64 = 8 << 20;
+const BATCH_BYTES: u64 = 2 << 20;
 
 /// A Parquet file opened for reading, its footer parsed once.
 #[derive(Debug, Clone)]

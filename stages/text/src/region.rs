@@ -26,7 +26,11 @@ pub(crate) fn lines(text: &str, lines: &mut Vec<Line>) {
         let mut is_exempt = fence.is_some() || depth > 0 || is_table_row(line);
         match fence {
             None => {
-                fence = ["```", "~~~"].into_iter().find(|mark| line.starts_with(mark));
+                fence = match line.as_bytes() {
+                    [b'`', b'`', b'`', ..] => Some("```"),
+                    [b'~', b'~', b'~', ..] => Some("~~~"),
+                    _ => None,
+                };
                 is_exempt |= fence.is_some();
             }
             Some(mark) if line.starts_with(mark) => fence = None,
