@@ -120,7 +120,8 @@ impl Store {
             .strip_prefix(self.root.parent().unwrap_or(&self.root))
             .map_or(0, |path| path.components().count());
         let target: PathBuf = std::iter::repeat_n("..", up).collect::<PathBuf>().join(STORE).join(&version.name);
-        let partial = self.links.join(format!(".link-{}-{}", std::process::id(), version.name));
+        // made where nobody looks for stages: a kill before the renaming must not leave a second link to the version
+        let partial = version.folder.join(format!(".link-{}", std::process::id()));
         let _ = fs::remove_file(&partial);
         std::os::unix::fs::symlink(&target, &partial).map_err(StageError::io("link", &link))?;
         fs::rename(&partial, &link).map_err(StageError::io("link", &link))
