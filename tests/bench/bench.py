@@ -4,9 +4,10 @@
 
 `make bench` runs it. Every figure is CPU time of whole processes, from Parquet to Parquet, on one thread, the least of
 several rounds in which all take turns. *Own work* is the CPU time of a stage less that of reading and writing the same
-file in the same rounds (`table_copy`, which has the program's own reader, writer and allocator). Peers work on a smaller corpus of the same making, since some need an hour for
-the large one; speeds are per byte of text, so they compare. With --memory a corpus of that many megabytes (copies of the
-ordinary one, each with other letters) goes through each of the three stages, and the peak of memory is shown.
+file in the same rounds (`table_copy`, which has the program's own reader, writer and allocator). Peers work on a smaller
+corpus of the same making, since some need an hour for the large one; speeds are per byte of text, so they compare. With
+--memory a corpus of that many megabytes (copies of the ordinary one, each with other letters) goes through each of the
+three stages, and the peak of memory is shown.
 """
 
 import argparse
@@ -110,7 +111,7 @@ def measured(command, threads="1"):
     return float(cpu), float(peak)
 
 
-def run_stage(folder, name, threads):
+def run_stage(folder, name, threads="1"):
     """Runs a stage anew, whatever ran before."""
     for version in (folder / "out" / ".store").glob(f"{name}-*"):
         shutil.rmtree(version)
@@ -145,9 +146,6 @@ class Corpus:
         cost = measured([TARGET / "examples" / "table_copy", target, *self.data("all")])
         target.unlink()
         return cost
-
-    def stage(self, name, threads="1"):
-        return run_stage(self.folder, name, threads)
 
     def peer(self, name):
         out = self.folder / "peers" / name
@@ -248,7 +246,7 @@ def speeds(given, jobs):
     for turn in range(given.rounds):
         floor.add(*large.floor())
         for job in jobs:
-            ours[job].add(*large.stage(job))
+            ours[job].add(*run_stage(large.folder, job))
         if not small:
             continue
         small_copy.add(*small.peer("copy")[0])

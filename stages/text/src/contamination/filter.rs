@@ -1,7 +1,7 @@
 //! A set of hashes that answers from the cache: never wrongly no, seldom wrongly yes.
 
-/// A blocked Bloom filter: each hash sets three bits of one word, 16 to 32 bits of memory for each hash. About one
-/// hash in two hundred that is not in it seems to be.
+/// A blocked Bloom filter: each hash sets three bits of one word, 16 to 32 bits of memory for each hash. Fewer than
+/// three in two hundred hashes that are not in it seem to be.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
     words: Vec<u64>,

@@ -30,7 +30,7 @@ use crate::view::{TokenKind, View};
 use filter::Filter;
 use grams::Role;
 use table::Table;
-use whole::Wholes;
+use whole::{Runs, Wholes};
 
 pub use search::{Found, Hit, MatchKind, Searcher};
 
@@ -310,14 +310,14 @@ impl ContaminationIndex {
 
     /// Adds the entries that n-grams cannot find, once as they are and once without their set's wording at both ends.
     fn add_wholes(&mut self, views: &[View]) {
-        let mut wholes = Wholes::default();
+        let mut runs = Runs::default();
         for ((id, entry), view) in (0..).zip(&self.entries).zip(views).filter(|((_, entry), _)| entry.counted == 0) {
             let text = self.text(entry);
             let singles = view.kinds().iter().filter(|kind| **kind == TokenKind::Single).count();
             let least = if singles * 2 > view.len() { MIN_CONTAINED_OTHERS } else { MIN_CONTAINED_WORDS };
             let mut add = |(start, end): (usize, usize), least: usize| {
                 let run = (entry.start + start, entry.start + end);
-                wholes.add(id, &self.tokens, run, whole::text_of(text, view, (start, end)), least);
+                runs.add(id, &self.tokens, run, whole::text_of(text, view, (start, end)), least);
             };
             add((0, view.len()), least);
             let is_own = |role: &Role| *role != Role::Common;
@@ -329,8 +329,7 @@ impl ContaminationIndex {
                 add((first, last + 1), MIN_CONTAINED_OTHERS);
             }
         }
-        wholes.finish();
-        self.wholes = wholes;
+        self.wholes = runs.into();
     }
 
     /// The text that an entry was made from.

@@ -28,30 +28,36 @@ struct Whole {
     is_containable: bool,
 }
 
-/// All runs that are matched whole.
+/// All runs that are matched whole, while they are put together.
 #[derive(Debug, Default)]
-pub(super) struct Wholes {
-    runs: Vec<Whole>,
-    /// Hash of a run to its positions in `runs`.
+pub(super) struct Runs {
+    all: Vec<Whole>,
+    /// Hash of a run to its positions in `all`.
     by_hash: HashMap<u64, Vec<u32>>,
     /// Hash of the first tokens of the runs that are also found inside a document, to the lengths of these runs.
     lengths: HashMap<u64, Vec<usize>>,
+    longest: usize,
+}
+
+/// All runs that are matched whole, to be found in documents.
+#[derive(Debug, Default)]
+pub(super) struct Wholes {
+    runs: Runs,
     /// The hashes of `lengths`.
     heads: Filter,
-    longest: usize,
 }
 
 /// A run found in a document: entry, first token, number of tokens.
 pub(super) type FoundRun = (u32, usize, usize);
 
-impl Wholes {
+impl Runs {
     /// Adds the run `tokens[start..end]` of an entry; `text` is what it stands for. From `least` tokens on it is found
     /// inside documents too.
     pub(super) fn add(&mut self, entry: u32, tokens: &[u64], (start, end): (usize, usize), text: &str, least: usize) {
         let length = end - start;
         let is_containable = length >= least.max(MIN_CONTAINED_WORDS);
         let with_operators = (length <= WITH_OPERATORS).then(|| tokens_with_operators(text));
-        let position = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
+        let position = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         let run = &tokens[start..end];
         self.by_hash.entry(run_hash(run)).or_default().push(position);
         self.longest = self.longest.max(length);
@@ -62,28 +68,33 @@ impl Wholes {
                 lengths.insert(at, length);
             }
         }
-        self.runs.push(Whole { entry, start, end, with_operators, is_containable });
+        self.all.push(Whole { entry, start, end, with_operators, is_containable });
     }
+}
 
+impl From<Runs> for Wholes {
+    fn from(runs: Runs) -> Self {
+        let heads = Filter::of(runs.lengths.keys().copied());
+        Self { runs, heads }
+    }
+}
+
+impl Wholes {
     /// Whether the run of an entry is found inside documents.
     pub(super) fn is_containable(&self, entry: u32) -> bool {
-        self.runs.iter().any(|run| run.entry == entry && run.is_containable)
-    }
-
-    /// To be called when all runs are in.
-    pub(super) fn finish(&mut self) {
-        self.heads = Filter::of(self.lengths.keys().copied());
+        self.runs.all.iter().any(|run| run.entry == entry && run.is_containable)
     }
 
     /// Calls `found` once for each entry that stands whole in the document, or is it.
     pub(super) fn find(&self, index: &[u64], view: &View, document: &str, mut found: impl FnMut(FoundRun)) {
         let tokens = view.tokens();
-        let mut search = Search { wholes: self, index, view, document, entries: Vec::new(), failures: 0 };
-        if tokens.len() <= self.longest {
+        let Runs { lengths, longest, .. } = &self.runs;
+        let mut search = Search { runs: &self.runs, index, view, document, entries: Vec::new(), failures: 0 };
+        if tokens.len() <= *longest {
             let is_document = |run: &Whole| run.end - run.start == tokens.len();
             search.check(run_hash(tokens), 0, is_document, &mut found);
         }
-        let Some(head) = NonZeroUsize::new(MIN_CONTAINED_WORDS).filter(|_| !self.lengths.is_empty()) else {
+        let Some(head) = NonZeroUsize::new(MIN_CONTAINED_WORDS).filter(|_| !lengths.is_empty()) else {
             return;
         };
         let mut sums: Option<PrefixSums> = None;
@@ -91,9 +102,9 @@ impl Wholes {
             if !self.heads.may_hold(hash) {
                 continue;
             }
-            for length in self.lengths.get(&hash).into_iter().flatten() {
+            for length in lengths.get(&hash).into_iter().flatten() {
                 if at + length <= tokens.len() {
-                    let sums = sums.get_or_insert_with(|| PrefixSums::new(tokens, self.longest));
+                    let sums = sums.get_or_insert_with(|| PrefixSums::new(tokens, *longest));
                     let is_inside = |run: &Whole| run.is_containable && run.end - run.start == *length;
                     search.check(sums.run_hash(at, *length), at, is_inside, &mut found);
                 }
@@ -103,7 +114,7 @@ impl Wholes {
 }
 
 struct Search<'a> {
-    wholes: &'a Wholes,
+    runs: &'a Runs,
     index: &'a [u64],
     view: &'a View,
     document: &'a str,
@@ -114,8 +125,8 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn check(&mut self, hash: u64, at: usize, fits: impl Fn(&Whole) -> bool, found: &mut impl FnMut(FoundRun)) {
-        for position in self.wholes.by_hash.get(&hash).into_iter().flatten() {
-            let Some(run) = self.wholes.runs.get(*position as usize).filter(|run| fits(run)) else {
+        for position in self.runs.by_hash.get(&hash).into_iter().flatten() {
+            let Some(run) = self.runs.all.get(*position as usize).filter(|run| fits(run)) else {
                 continue;
             };
             let Err(place) = self.entries.binary_search(&run.entry) else {

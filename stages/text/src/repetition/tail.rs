@@ -60,12 +60,12 @@ pub(super) fn periodic_suffix(tokens: &[u64], min_repeats: usize, z: &mut Vec<u3
     let Some((last, _)) = tokens.split_last() else { return 0 };
     let count = tokens.len();
     let back = |at: usize| tokens[count - 1 - at];
-    // a longer period does not fit in often enough
-    let periods = count / min_repeats.max(1);
+    // a longer period does not fit in often enough; a loop has at least two
+    let periods = count / min_repeats.max(2);
     z.clear();
     z.resize(periods + 1, 0);
     let (mut left, mut right, mut longest) = (0, 0, 0);
-    for at in (1..=periods).take_while(|at| *at < count) {
+    for at in 1..=periods {
         let mut length = if at < right { (z[at - left] as usize).min(right - at) } else { 0 };
         if at + length >= right || length == 0 {
             if length == 0 && back(at) != *last {
