@@ -97,6 +97,9 @@ pub enum NetError {
     /// A step that contradicts itself.
     #[error("malformed step: {0}")]
     Step(String),
+    /// A variable that the loss does not depend on, or that an operation without backward cuts off.
+    #[error("`{0}` has no gradient")]
+    NoGradient(String),
     /// No memory for the key/value cache.
     #[error(
         "a key/value cache of {pages} pages needs {needed} bytes, but {}; take fewer threads (`--jobs`, `--threads`), \

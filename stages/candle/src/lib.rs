@@ -16,6 +16,6 @@ pub use kernels::log_softmax_at;
 pub use local::{LocalError, LocalModel};
 pub use local_weights::LocalWeights;
 pub use net::{
-    Architecture, Arithmetic, Cache, Decoder, Forward, Layer, Linear, Net, NetConfig, PAGE, RopeScaling, Rotary, Span,
-    Step, TapedNet,
+    Architecture, Arithmetic, Batch, Cache, Checkpointing, Decoder, Forward, Gradients, Layer, Linear, Net, NetConfig,
+    PAGE, Readings, RopeScaling, Rotary, Span, Step, TapedNet, Target,
 };

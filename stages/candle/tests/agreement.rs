@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
-use stage_candle::{Forward, Net, PAGE, Span, Step, TapedNet};
+use stage_candle::{Batch, Checkpointing, Forward, Gradients, Net, PAGE, Readings, Span, Step, TapedNet, Target};
 
 const NETS: [&str; 4] = ["llama", "qwen2", "llama3-bf16", "linear-f16"];
 const LENGTHS: [usize; 2] = [150, 37];
@@ -53,6 +53,26 @@ fn with_step<T>(net: &Net, tokens: &[u32], run: impl FnOnce(&Step<'_>, &mut stag
 fn largest_difference(ours: &[f32], theirs: &[f32]) -> f32 {
     assert_eq!(ours.len(), theirs.len());
     ours.iter().zip(theirs).fold(0.0, |largest, (ours, theirs)| largest.max((ours - theirs).abs()))
+}
+
+/// The batch whose loss is the mean that the fixtures have gradients of.
+fn mean_batch(expected: &Expected) -> Batch {
+    let targets = expected.targets();
+    let weight = 1.0 / targets.len() as f32;
+    let targets = targets.into_iter().map(|(row, token)| Target { row, token, weight });
+    Batch { tokens: expected.tokens.clone(), documents: LENGTHS.to_vec(), targets: targets.collect() }
+}
+
+fn gradients(net: &TapedNet, batch: &Batch, checkpointing: Checkpointing) -> (Gradients, Readings) {
+    let mut gradients = Gradients::zeros(net);
+    let readings = net.backward(batch, checkpointing, &mut gradients).unwrap();
+    (gradients, readings)
+}
+
+/// Largest difference over the largest of `theirs`.
+fn relative_difference(ours: &[f32], theirs: &[f32]) -> f32 {
+    let scale = theirs.iter().fold(0.0_f32, |scale, value| scale.max(value.abs()));
+    largest_difference(ours, theirs) / scale
 }
 
 fn mean_loss(net: &TapedNet, expected: &Expected) -> Tensor {
@@ -103,8 +123,7 @@ fn gradients_are_those_of_pytorch() {
         for key in expected.tensors.keys().filter_map(|key| key.strip_prefix("grad.")) {
             let theirs = expected.values(&format!("grad.{key}"));
             let ours: Vec<f32> = grads.get(&net.variables()[key]).unwrap().flatten_all().unwrap().to_vec1().unwrap();
-            let scale = theirs.iter().fold(0.0_f32, |scale, grad| scale.max(grad.abs()));
-            let relative = largest_difference(&ours, &theirs) / scale;
+            let relative = relative_difference(&ours, &theirs);
             assert!(relative < 5e-6, "{name}, {key}: {relative}");
             worst = worst.max(relative);
             compared += 1;
@@ -128,6 +147,129 @@ fn every_variable_has_a_gradient_and_nothing_else_has() {
         let stale = grads.get_ids().filter(|id| !known.contains(id)).count();
         assert_eq!(stale, 0, "{name}");
     }
+}
+
+#[test]
+fn gradients_layer_by_layer_are_those_of_pytorch_and_of_one_graph() {
+    for name in NETS {
+        let (net, expected) = (TapedNet::load(&folder(name)).unwrap(), Expected::of(name));
+        let loss = mean_loss(&net, &expected);
+        let graph = loss.backward().unwrap();
+        let (kept, readings) = gradients(&net, &mean_batch(&expected), Checkpointing::None);
+        let (again, _) = gradients(&net, &mean_batch(&expected), Checkpointing::Layers);
+        assert_eq!(kept, again, "{name}: what is computed again differs");
+        let off = readings.loss - f64::from(loss.to_scalar::<f32>().unwrap());
+        assert!(off.abs() < 1e-5, "{name}: the loss differs by {off}");
+        let (mut to_graph, mut to_pytorch) = (0.0_f32, 0.0_f32);
+        for (key, ours) in kept.iter() {
+            let whole: Vec<f32> = graph.get(&net.variables()[key]).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+            to_graph = to_graph.max(relative_difference(ours, &whole));
+            let key = format!("grad.{key}");
+            if expected.tensors.contains_key(&key) {
+                to_pytorch = to_pytorch.max(relative_difference(ours, &expected.values(&key)));
+            }
+        }
+        println!("{name}: largest relative difference to one graph {to_graph:.2e}, to PyTorch {to_pytorch:.2e}");
+        assert!(to_graph < 1e-6 && to_pytorch < 5e-6, "{name}: {to_graph} {to_pytorch}");
+    }
+}
+
+#[test]
+fn every_variable_has_a_gradient_in_every_mode() {
+    for name in NETS {
+        let (net, expected) = (TapedNet::load(&folder(name)).unwrap(), Expected::of(name));
+        for mode in [Checkpointing::None, Checkpointing::Layers] {
+            let (gradients, _) = gradients(&net, &mean_batch(&expected), mode);
+            assert_eq!(gradients.iter().count(), net.variables().len());
+            for (key, gradient) in gradients.iter() {
+                let largest = gradient.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+                assert!(largest > 0.0 && gradient.iter().all(|value| value.is_finite()), "{name}, {key}: {largest}");
+            }
+        }
+    }
+}
+
+#[test]
+fn packed_documents_have_the_gradients_and_readings_of_documents_alone() {
+    for name in ["llama", "qwen2"] {
+        let (net, expected) = (TapedNet::load(&folder(name)).unwrap(), Expected::of(name));
+        let batch = mean_batch(&expected);
+        let (together, readings) = gradients(&net, &batch, Checkpointing::Layers);
+        let mut alone = Gradients::zeros(&net);
+        let (mut log_probs, mut entropies) = (Vec::new(), Vec::new());
+        for (first, length) in [(0, LENGTHS[0]), (LENGTHS[0], LENGTHS[1])] {
+            let own = batch.targets.iter().filter(|target| (first..first + length).contains(&target.row));
+            let own = Batch {
+                tokens: expected.tokens[first..first + length].to_vec(),
+                documents: vec![length],
+                targets: own.map(|target| Target { row: target.row - first, ..*target }).collect(),
+            };
+            assert_eq!(net.evaluate(&own).unwrap().log_probs, {
+                let readings = net.backward(&own, Checkpointing::Layers, &mut alone).unwrap();
+                log_probs.extend(&readings.log_probs);
+                entropies.extend(&readings.entropies);
+                readings.log_probs
+            });
+        }
+        assert_eq!((&readings.log_probs, &readings.entropies), (&log_probs, &entropies), "{name}");
+        for ((key, together), (_, alone)) in together.iter().zip(alone.iter()) {
+            let relative = relative_difference(together, alone);
+            assert!(relative < 2e-6, "{name}, {key}: {relative}");
+        }
+    }
+}
+
+#[test]
+fn readings_are_those_of_decoding_and_of_the_softmax() {
+    let (net, packed, expected) =
+        (TapedNet::load(&folder("qwen2")).unwrap(), Net::load(&folder("qwen2")).unwrap(), Expected::of("qwen2"));
+    let readings = net.evaluate(&mean_batch(&expected)).unwrap();
+    let (mut log_probs, mut logits) = (Vec::new(), Vec::new());
+    let rows: Vec<usize> = expected.targets().iter().map(|(row, _)| *row).collect();
+    with_step(&packed, &expected.tokens, |step, cache| {
+        packed.log_probs(step, cache, &expected.targets(), &mut log_probs).unwrap();
+        packed.forward(step, cache, &rows, &mut logits).unwrap();
+    });
+    assert_eq!(readings.log_probs, log_probs);
+    for (logits, entropy) in logits.chunks_exact(packed.vocabulary()).zip(&readings.entropies) {
+        let weights: Vec<f64> = logits.iter().map(|logit| f64::from(*logit).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let exact: f64 = weights.iter().map(|weight| -weight / sum * (weight / sum).ln()).sum();
+        assert!((exact - f64::from(*entropy)).abs() < 1e-5, "{exact} {entropy}");
+    }
+}
+
+#[test]
+fn a_target_of_negative_weight_pushes_the_other_way() {
+    let (net, expected) = (TapedNet::load(&folder("llama")).unwrap(), Expected::of("llama"));
+    let batch = mean_batch(&expected);
+    let mut turned = batch.clone();
+    turned.targets.iter_mut().for_each(|target| target.weight *= -2.0);
+    let ((once, first), (twice, second)) =
+        (gradients(&net, &batch, Checkpointing::None), gradients(&net, &turned, Checkpointing::None));
+    assert!((second.loss + 2.0 * first.loss).abs() < 1e-9);
+    for ((key, once), (_, twice)) in once.iter().zip(twice.iter()) {
+        let expected: Vec<f32> = once.iter().map(|value| -2.0 * value).collect();
+        assert!(relative_difference(twice, &expected) < 1e-6, "{key}");
+    }
+}
+
+#[test]
+fn a_batch_that_contradicts_itself_is_refused_and_one_without_targets_does_nothing() {
+    let (net, expected) = (TapedNet::load(&folder("llama")).unwrap(), Expected::of("llama"));
+    let good = mean_batch(&expected);
+    let refuse = |change: &dyn Fn(&mut Batch)| {
+        let mut batch = good.clone();
+        change(&mut batch);
+        net.evaluate(&batch).unwrap_err().to_string()
+    };
+    assert!(refuse(&|batch| batch.targets[0].row = 187).contains("row 187, but there are 187 rows"));
+    assert!(refuse(&|batch| batch.targets[0].token = 192).contains("outside the vocabulary of 192"));
+    assert!(refuse(&|batch| batch.targets[0].weight = f32::NAN).contains("weight NaN"));
+    assert!(refuse(&|batch| batch.documents[0] = 149).contains("187 tokens"));
+    let none = Batch { targets: Vec::new(), ..good };
+    let (gradients, readings) = gradients(&net, &none, Checkpointing::Layers);
+    assert_eq!((gradients, readings), (Gradients::zeros(&net), Readings::default()));
 }
 
 #[test]

@@ -108,6 +108,20 @@ impl Matrix {
             y.fill(0.0);
             return;
         }
+        self.products(x, y, false, buffers);
+        if let Some(bias) = bias {
+            y.chunks_exact_mut(self.outputs).for_each(|y| super::add(y, bias));
+        }
+    }
+
+    /// Adds `x W^T` to `y`: the chains of [`Matrix::multiply`] begin at what is there.
+    pub fn multiply_onto(&self, x: &[f32], y: &mut [f32], buffers: &mut Panels) {
+        if self.inputs > 0 && self.outputs > 0 {
+            self.products(x, y, true, buffers);
+        }
+    }
+
+    fn products(&self, x: &[f32], y: &mut [f32], is_sum: bool, buffers: &mut Panels) {
         for (x, y) in x.chunks(ROWS * self.inputs).zip(y.chunks_mut(ROWS * self.outputs)) {
             let rows = y.len() / self.outputs;
             // few rows: each weight is read once, in the order of memory; many: rows stay in the cache, block by block
@@ -116,11 +130,8 @@ impl Matrix {
                 let depth = span.min(self.inputs - first);
                 let block = if rows <= MOST_ROWS { depth } else { DEPTH };
                 interleave(x, self.inputs, first..first + depth, block, rows, &mut buffers.rows);
-                let Panels { rows: interleaved, weights: unpacked } = &mut *buffers;
-                Arch::new().dispatch(Product { matrix: self, x: interleaved, rows, first, depth, block, unpacked, y });
-            }
-            if let Some(bias) = bias {
-                y.chunks_exact_mut(self.outputs).for_each(|y| super::add(y, bias));
+                let Panels { rows: x, weights: unpacked } = &mut *buffers;
+                Arch::new().dispatch(Product { matrix: self, x, rows, first, depth, block, is_sum, unpacked, y });
             }
         }
     }
@@ -164,6 +175,8 @@ struct Product<'a> {
     depth: usize,
     /// Inputs of a block of `x`.
     block: usize,
+    /// Whether `y` holds something to add to.
+    is_sum: bool,
     unpacked: &'a mut Vec<f32>,
     y: &'a mut [f32],
 }
@@ -278,7 +291,7 @@ impl Product<'_> {
         let Place { row, panel, first, depth } = place;
         let outputs = self.matrix.outputs;
         let mut sums = tile::zeros::<S, M, P, V>(simd);
-        if first > 0 {
+        if first > 0 || self.is_sum {
             for (m, sums) in sums.iter_mut().enumerate() {
                 for (p, sums) in sums.iter_mut().enumerate() {
                     let column = (panel + p) * LANES;

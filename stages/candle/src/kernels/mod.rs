@@ -21,9 +21,9 @@ pub use exp::exp;
 pub use matrix::{Matrix, Panels};
 pub use rounding::round_to_8_bits;
 pub use rows::{add, rms_norm, rotate, swiglu};
-pub(crate) use rows::{dot, inverse_rms};
+pub(crate) use rows::{dot, inverse_rms, scale};
 pub use softmax::log_softmax_at;
-pub(crate) use softmax::log_sum;
+pub(crate) use softmax::{log_sum, probabilities};
 
 /// Columns of a panel of weights, and lanes of a sum.
 pub(crate) const LANES: usize = 16;

@@ -32,6 +32,13 @@ pub fn add(x: &mut [f32], y: &[f32]) {
     Arch::new().dispatch(Sum { x, y });
 }
 
+/// Multiplies every element by `factor`.
+pub(crate) fn scale(x: &mut [f32], factor: f32) {
+    for x in x {
+        *x *= factor;
+    }
+}
+
 struct Norm<'a> {
     x: &'a [f32],
     weight: &'a [f32],

@@ -23,6 +23,44 @@ pub(crate) fn log_sum(logits: &[f32]) -> (f32, f64) {
     Arch::new().dispatch(LogSum { logits })
 }
 
+/// Puts `e^(x - shift)` in place of each logit, where `shift` is the logarithm of the sum of their exponentials; gives the
+/// entropy of these probabilities in nats.
+pub(crate) fn probabilities(logits: &mut [f32], shift: f32) -> f32 {
+    Arch::new().dispatch(Probabilities { logits, shift })
+}
+
+struct Probabilities<'a> {
+    logits: &'a mut [f32],
+    shift: f32,
+}
+
+impl WithSimd for Probabilities<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f32 {
+        let mut entropy = 0.0;
+        for block in self.logits.chunks_mut(BLOCK) {
+            let mut lanes = [0.0; LANES];
+            let (whole, rest) = block.as_chunks_mut::<LANES>();
+            for x in whole {
+                for i in 0..LANES {
+                    let log = x[i] - self.shift;
+                    x[i] = exp(log);
+                    lanes[i] -= x[i] * log.max(f32::MIN);
+                }
+            }
+            for (lane, x) in lanes.iter_mut().zip(rest) {
+                let log = *x - self.shift;
+                *x = exp(log);
+                *lane -= *x * log.max(f32::MIN);
+            }
+            entropy += f64::from(fold(lanes));
+        }
+        rounded(entropy)
+    }
+}
+
 struct LogSum<'a> {
     logits: &'a [f32],
 }

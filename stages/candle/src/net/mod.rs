@@ -1,5 +1,6 @@
 //! Nets: their configuration, the one definition of the decoder, and passes over packed weights with a paged cache.
 
+mod backward;
 mod cache;
 mod config;
 mod decoder;
@@ -7,6 +8,7 @@ mod packed;
 mod rotary;
 mod taped;
 
+pub use backward::{Batch, Checkpointing, Gradients, Readings, Target};
 pub use cache::Cache;
 pub use config::{Architecture, NetConfig, RopeScaling};
 pub use decoder::{Arithmetic, Decoder, Layer, Linear};

@@ -17,7 +17,7 @@ use crate::weights::{self, FolderWeights, Form, GgufWeights, Random, Source, Val
 #[derive(Debug)]
 pub struct TapedNet {
     config: NetConfig,
-    decoder: Decoder<Var, Var>,
+    pub(super) decoder: Decoder<Var, Var>,
     rotary: Rotary,
     variables: BTreeMap<String, Var>,
 }
@@ -79,6 +79,14 @@ impl TapedNet {
     /// # Errors
     /// For tokens outside the vocabulary, documents beyond the context, or lengths that do not add up.
     pub fn rows(&self, tokens: &[u32], documents: &[usize]) -> Result<Tensor, NetError> {
+        let mut taped = self.taped(tokens, documents)?;
+        let x = self.decoder.embedding.index_select(&Tensor::new(tokens, &Device::Cpu)?, 0)?;
+        let x = self.decoder.pass(&mut taped, x)?;
+        taped.rms_norm(&x, &self.decoder.norm)
+    }
+
+    /// Arithmetic for documents that are packed one after another.
+    pub(super) fn taped(&self, tokens: &[u32], documents: &[usize]) -> Result<Taped, NetError> {
         let NetConfig { vocabulary, context, head_dim, .. } = self.config;
         if documents.iter().sum::<usize>() != tokens.len() {
             let message = format!("documents of {documents:?} tokens, but there are {} tokens", tokens.len());
@@ -92,15 +100,12 @@ impl TapedNet {
         }
         let (mut cos, mut sin) = (Vec::new(), Vec::new());
         self.rotary.angles(documents.iter().flat_map(|length| 0..*length), &mut cos, &mut sin);
-        let mut taped = Taped {
+        Ok(Taped {
             heads: self.config.attention(),
             eps: self.config.rms_eps,
             angles: Arc::new(Angles { cos, sin, head_dim }),
             documents: documents.into(),
-        };
-        let x = self.decoder.embedding.index_select(&Tensor::new(tokens, &Device::Cpu)?, 0)?;
-        let x = self.decoder.pass(&mut taped, x)?;
-        taped.rms_norm(&x, &self.decoder.norm)
+        })
     }
 
     /// Logits of rows that [`TapedNet::rows`] gave.
@@ -166,7 +171,7 @@ impl Form for Variables {
 }
 
 /// Arithmetic on tensors.
-struct Taped {
+pub(super) struct Taped {
     heads: Heads,
     eps: f32,
     angles: Arc<Angles>,

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 
-use super::linear::{times, transposed_times};
+use super::linear::transposed;
 use super::{copy, elements, output, sizes, tensor};
 use crate::kernels::{self, Matrix, Panels, log_sum};
+use crate::net::{Readings, Target};
 
-/// Rows whose logits are held at once.
-const ROWS: usize = 64;
+/// Logits that are held at once: 64 MiB.
+const LOGITS: usize = 1 << 24;
 
 /// `ln softmax(x W^T)[target]` of each row of `x` (`[rows, in]`), for `W` of `[vocabulary, in]`: `[rows]`.
 ///
@@ -19,8 +20,82 @@ pub fn log_probs(x: &Tensor, weight: &Tensor, targets: Arc<[u32]>) -> Result<Ten
     x.apply_op2(weight, LogProbs { targets })
 }
 
+/// A matrix `[vocabulary, in]` that gives logits.
+pub(crate) struct Head<'a> {
+    weights: &'a [f32],
+    vocabulary: usize,
+    inputs: usize,
+}
+
+/// Where gradients are added.
+pub(crate) struct HeadSlopes<'a> {
+    /// Of the rows: `[rows, in]`.
+    pub rows: &'a mut [f32],
+    /// Of the weights: `[vocabulary, in]`.
+    pub weights: &'a mut [f32],
+}
+
+impl<'a> Head<'a> {
+    /// From its weights, row-major.
+    pub(crate) fn new(weights: &'a [f32], vocabulary: usize) -> Self {
+        Self { weights, vocabulary, inputs: weights.len() / vocabulary.max(1) }
+    }
+
+    /// What the head says of the rows' targets (`x` is `[targets, in]`); the gradient of the sum of `weight * -ln p` is
+    /// added to `slopes`.
+    ///
+    /// The gradient of a row's logits is `weight (softmax - 1[target])`.
+    pub(crate) fn read(&self, x: &[f32], targets: &[Target], mut slopes: Option<HeadSlopes<'_>>) -> Readings {
+        let (vocabulary, inputs) = (self.vocabulary, self.inputs);
+        let forward = Matrix::new(self.weights, vocabulary, inputs);
+        let back = slopes.is_some().then(|| Matrix::transposed(self.weights, vocabulary, inputs));
+        let mut readings = Readings::default();
+        let (mut logits, mut panels) = (Vec::new(), Panels::default());
+        let rows = (LOGITS / vocabulary).max(1);
+        for (index, targets) in targets.chunks(rows).enumerate() {
+            let place = index * rows * inputs..(index * rows + targets.len()) * inputs;
+            let x = &x[place.clone()];
+            logits.resize(targets.len() * vocabulary, 0.0);
+            forward.multiply(x, None, &mut logits, &mut panels);
+            for (logits, target) in logits.chunks_exact_mut(vocabulary).zip(targets) {
+                readings.push(logits, *target);
+            }
+            if let (Some(slopes), Some(back)) = (&mut slopes, &back) {
+                for (logits, target) in logits.chunks_exact_mut(vocabulary).zip(targets) {
+                    kernels::scale(logits, target.weight);
+                    logits[target.token as usize] -= target.weight;
+                }
+                back.multiply_onto(&logits, &mut slopes.rows[place], &mut panels);
+                let columns = transposed(&logits, vocabulary);
+                Matrix::transposed(x, targets.len(), inputs).multiply_onto(&columns, slopes.weights, &mut panels);
+            }
+        }
+        readings
+    }
+}
+
+impl Readings {
+    /// Reads a row; its logits become probabilities.
+    fn push(&mut self, logits: &mut [f32], target: Target) {
+        let (highest, log_sum) = log_sum(logits);
+        let logit = f64::from(logits[target.token as usize]);
+        let log_prob = kernels::rounded(logit - f64::from(highest) - log_sum);
+        self.log_probs.push(log_prob);
+        self.loss -= f64::from(target.weight) * f64::from(log_prob);
+        self.entropies.push(kernels::probabilities(logits, kernels::rounded(f64::from(highest) + log_sum)));
+    }
+}
+
 struct LogProbs {
     targets: Arc<[u32]>,
+}
+
+impl LogProbs {
+    /// Targets, weighted by minus the given gradients.
+    fn weighted(&self, grads: impl Iterator<Item = f32>) -> Vec<Target> {
+        let targets = self.targets.iter().zip(grads).enumerate();
+        targets.map(|(row, (token, grad))| Target { row, token: *token, weight: -grad }).collect()
+    }
 }
 
 impl CustomOp2 for LogProbs {
@@ -37,43 +112,17 @@ impl CustomOp2 for LogProbs {
         if let Some(target) = self.targets.iter().find(|target| **target as usize >= vocabulary) {
             bail!("target {target} is outside the vocabulary of {vocabulary} tokens");
         }
-        let matrix = Matrix::new(elements(w, w_at, self.name())?, vocabulary, inputs);
-        let (mut logits, mut panels) = (Vec::new(), Panels::default());
-        let mut log_probs = Vec::with_capacity(rows);
-        let chunks = elements(x, x_at, self.name())?.chunks(ROWS * inputs).zip(self.targets.chunks(ROWS));
-        for (x, targets) in chunks {
-            logits.resize(targets.len() * vocabulary, 0.0);
-            matrix.multiply(x, None, &mut logits, &mut panels);
-            let rows = logits.chunks_exact(vocabulary).zip(targets);
-            log_probs.extend(rows.map(|(logits, target)| kernels::log_softmax_at(logits, *target)));
-        }
-        Ok(output(log_probs, rows))
+        let head = Head::new(elements(w, w_at, self.name())?, vocabulary);
+        let targets = self.weighted(std::iter::repeat(0.0));
+        Ok(output(head.read(elements(x, x_at, self.name())?, &targets, None).log_probs, rows))
     }
 
-    /// The gradient of a row's logits is `g (1[target] - softmax)`; each chunk's share of the weights' gradient is added.
     fn bwd(&self, x: &Tensor, weight: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let (vocabulary, inputs) = weight.dims2()?;
+        let (vocabulary, _) = weight.dims2()?;
         let (rows, weights, grads) = (copy(x)?, copy(weight)?, copy(grad)?);
-        let matrix = Matrix::new(&weights, vocabulary, inputs);
-        let (mut dx, mut dw) = (Vec::with_capacity(rows.len()), vec![0.0; weights.len()]);
-        let (mut logits, mut panels) = (Vec::new(), Panels::default());
-        let chunks = rows.chunks(ROWS * inputs).zip(self.targets.chunks(ROWS)).zip(grads.chunks(ROWS));
-        for ((x, targets), grads) in chunks {
-            logits.resize(targets.len() * vocabulary, 0.0);
-            matrix.multiply(x, None, &mut logits, &mut panels);
-            for ((logits, target), grad) in logits.chunks_exact_mut(vocabulary).zip(targets).zip(grads) {
-                let (highest, log_sum) = log_sum(logits);
-                let shift = kernels::rounded(f64::from(highest) + log_sum);
-                for logit in logits.iter_mut() {
-                    *logit = -grad * kernels::exp(*logit - shift);
-                }
-                if let Some(logit) = logits.get_mut(*target as usize) {
-                    *logit += grad;
-                }
-            }
-            dx.extend(times(&logits, &weights, vocabulary, inputs));
-            kernels::add(&mut dw, &transposed_times(&logits, x, vocabulary, inputs));
-        }
+        let (mut dx, mut dw) = (vec![0.0; rows.len()], vec![0.0; weights.len()]);
+        let slopes = HeadSlopes { rows: &mut dx, weights: &mut dw };
+        Head::new(&weights, vocabulary).read(&rows, &self.weighted(grads.into_iter()), Some(slopes));
         Ok((Some(tensor(dx, x)?), Some(tensor(dw, weight)?)))
     }
 }

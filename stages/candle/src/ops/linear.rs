@@ -41,22 +41,28 @@ impl CustomOp2 for Linear {
 }
 
 /// `y W` for `y` of `[rows, outputs]` and `W` of `[outputs, inputs]`.
-pub(super) fn times(y: &[f32], weight: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
+fn times(y: &[f32], weight: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
     let mut x = vec![0.0; y.len() / outputs.max(1) * inputs];
     Matrix::transposed(weight, outputs, inputs).multiply(y, None, &mut x, &mut Panels::default());
     x
 }
 
 /// `y^T x` for `y` of `[rows, outputs]` and `x` of `[rows, inputs]`.
-pub(super) fn transposed_times(y: &[f32], x: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
+fn transposed_times(y: &[f32], x: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
     let rows = y.len() / outputs.max(1);
+    let mut weight = vec![0.0; outputs * inputs];
+    Matrix::transposed(x, rows, inputs).multiply(&transposed(y, outputs), None, &mut weight, &mut Panels::default());
+    weight
+}
+
+/// `y` of `[rows, width]` as `[width, rows]`.
+pub(super) fn transposed(y: &[f32], width: usize) -> Vec<f32> {
+    let rows = y.len() / width.max(1);
     let mut columns = vec![0.0; y.len()];
-    for (index, row) in y.chunks_exact(outputs).enumerate() {
+    for (index, row) in y.chunks_exact(width).enumerate() {
         for (column, value) in columns.chunks_exact_mut(rows).zip(row) {
             column[index] = *value;
         }
     }
-    let mut weight = vec![0.0; outputs * inputs];
-    Matrix::transposed(x, rows, inputs).multiply(&columns, None, &mut weight, &mut Panels::default());
-    weight
+    columns
 }

@@ -13,6 +13,7 @@ use candle_core::{CpuStorage, Layout, Result, Shape, Tensor, bail};
 
 pub use attention::attention;
 pub use head::log_probs;
+pub(crate) use head::{Head, HeadSlopes};
 pub use linear::linear;
 pub use rows::{Angles, rms_norm, rotate, swiglu};
 
