@@ -5,6 +5,7 @@
 //! template alone, so that no text can close a turn or open another one.
 
 mod bpe;
+mod byte_tokenizer;
 mod definition;
 mod ends;
 mod error;
@@ -14,6 +15,7 @@ mod pieces;
 mod template;
 mod tokenizer;
 
+pub use byte_tokenizer::byte_tokenizer;
 pub use ends::EndTokens;
 pub use error::TokensError;
 pub use gguf::Gguf;

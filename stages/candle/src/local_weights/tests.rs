@@ -4,8 +4,7 @@ use std::sync::Mutex;
 use std::thread::scope;
 
 use pipeline_models::{Refusal, Sampling};
-use serde_json::json;
-use stage_tokens::{ChatTemplate, EndTokens, Tokenizer};
+use stage_tokens::{ChatTemplate, EndTokens, Tokenizer, byte_tokenizer};
 
 use super::*;
 use crate::desk::tests::ScriptedDesk;
@@ -18,27 +17,7 @@ const TEMPLATE: &str = "{% for message in messages %}\
 
 /// One token a byte, and two control tokens: 256 and 257.
 fn tokenizer() -> Tokenizer {
-    let is_plain = |byte: u32| matches!(byte, 33..=126 | 161..=172 | 174..=255);
-    let mut vocabulary = serde_json::Map::new();
-    let mut next = 256;
-    for byte in 0..256 {
-        let letter = if is_plain(byte) { byte } else { next };
-        next += u32::from(!is_plain(byte));
-        vocabulary.insert(char::from_u32(letter).unwrap().to_string(), json!(byte));
-    }
-    let special = |id: u32, content: &str| {
-        json!({"id": id, "content": content, "special": true, "single_word": false, "lstrip": false, "rstrip": false,
-            "normalized": false})
-    };
-    let file = json!({
-        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
-        "added_tokens": [special(256, "<|im_start|>"), special(257, "<|im_end|>")],
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-        "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocabulary, "merges": []},
-    });
-    Tokenizer::from_json(file.to_string().as_bytes()).unwrap()
+    Tokenizer::from_json(byte_tokenizer(&["<|im_start|>", "<|im_end|>"]).as_bytes()).unwrap()
 }
 
 fn model() -> Arc<LocalModel> {
