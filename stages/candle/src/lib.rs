@@ -19,3 +19,4 @@ pub use net::{
     Architecture, Arithmetic, Batch, Cache, Checkpointing, Decoder, Forward, Gradients, Layer, Linear, Net, NetConfig,
     PAGE, Readings, RopeScaling, Rotary, Span, Step, TapedNet, Target,
 };
+pub use weights::Shards;

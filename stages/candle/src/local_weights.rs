@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipeline_models::{CallKey, Desk, Generation, Message, Request, Score, ScoreRequest, Weights, WeightsError};
-use stage_tokens::Turn;
+use stage_tokens::{Response, Turn};
 
 use crate::decode::{Draw, End, Job, Listener, Piece, ScoreJob, ScoreListener, Service, ServiceOptions};
 use crate::desk::{self, Reporter};
@@ -83,19 +83,13 @@ impl LocalWeights {
 
     /// Prompt and response, the end of the turn behind a complete one.
     fn with_response(&self, mut ids: Vec<u32>, request: &ScoreRequest) -> Vec<u32> {
-        let prompt = ids.len();
-        let tokenizer = self.model.tokenizer();
-        let is_own = request.tokenizer.as_deref() == Some(tokenizer.digest());
-        // ids may go on behind the text: a stop string ends a text, but not the token that completes it
-        let are_the_text = |ids: &[u32]| String::from_utf8_lossy(&tokenizer.decode(ids)) == request.response;
-        match &request.token_ids {
-            Some(given) if is_own && are_the_text(given) => ids.extend_from_slice(given),
-            _ => ids.extend(tokenizer.encode(&request.response)),
-        }
-        let has_end = ids[prompt..].last().is_some_and(|id| self.model.ends().ends_at(*id));
-        if request.is_complete && !has_end {
-            ids.extend(self.model.ends().turn_end());
-        }
+        let response = Response {
+            text: &request.response,
+            is_complete: request.is_complete,
+            token_ids: request.token_ids.as_deref(),
+            tokenizer: request.tokenizer.as_deref(),
+        };
+        ids.extend(response.ids(self.model.tokenizer(), self.model.ends()));
         ids
     }
 }

@@ -14,6 +14,14 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
 
+/// A `tokenizer.json` of the tokenizer that a GGUF file's metadata describes.
+///
+/// # Errors
+/// When there is none, or it is of a kind that the metadata does not describe in full.
+pub fn gguf_tokenizer(gguf: &Gguf) -> Result<String, TokensError> {
+    Ok(as_json(gguf)?.to_string())
+}
+
 /// The tokenizer as a `tokenizer.json`.
 pub(crate) fn as_json(gguf: &Gguf) -> Result<Value, TokensError> {
     let missing = |error: TokensError| match error {

@@ -12,6 +12,7 @@ mod error;
 pub mod gguf;
 mod gguf_tokenizer;
 mod pieces;
+mod response;
 mod template;
 mod tokenizer;
 
@@ -19,5 +20,7 @@ pub use byte_tokenizer::byte_tokenizer;
 pub use ends::EndTokens;
 pub use error::TokensError;
 pub use gguf::Gguf;
+pub use gguf_tokenizer::gguf_tokenizer;
+pub use response::Response;
 pub use template::{ChatTemplate, Turn};
 pub use tokenizer::Tokenizer;

@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 
 use candle_core::backprop::GradStore;
-use candle_core::{CpuStorage, Device, Storage, Tensor, Var};
+use candle_core::{Device, Tensor, Var};
 
 use super::TapedNet;
-use super::taped::Taped;
+use super::taped::{Taped, with_elements};
 use crate::NetError;
 use crate::kernels;
 use crate::ops::{self, Head, HeadSlopes};
@@ -240,8 +240,7 @@ impl TapedNet {
         let mut slopes = backward(&output, slope)?;
         for part in layer_parts(self.config()) {
             let name = layer_tensor(index, part);
-            let variable = self.variables().get(&name).ok_or_else(|| NetError::NoGradient(name.clone()))?;
-            gradients.take(&name, variable, &mut slopes)?;
+            gradients.take(&name, self.variable(&name)?, &mut slopes)?;
         }
         slopes.remove(input).ok_or_else(|| NetError::NoGradient(format!("input of layer {index}")))
     }
@@ -250,13 +249,4 @@ impl TapedNet {
 /// Gradients of all that `output` was made of, given its own.
 fn backward(output: &Tensor, slope: &Tensor) -> Result<GradStore, NetError> {
     Ok((output * slope)?.sum_all()?.backward()?)
-}
-
-/// Runs over the elements of a contiguous tensor in memory, without a copy.
-fn with_elements<T>(tensor: &Tensor, run: impl FnOnce(&[f32]) -> T) -> Result<T, NetError> {
-    let (storage, layout) = tensor.storage_and_layout();
-    match (&*storage, layout.contiguous_offsets()) {
-        (Storage::Cpu(CpuStorage::F32(values)), Some((start, end))) => Ok(run(&values[start..end])),
-        _ => Err(NetError::Step("gradients are taken in `f32`, on the processor, of contiguous tensors".to_owned())),
-    }
 }

@@ -101,6 +101,11 @@ impl NetConfig {
         }
     }
 
+    /// The content of a Hugging Face folder's `config.json`; `None` for rotary frequencies that it has no words for.
+    pub fn hugging_face(&self) -> Option<serde_json::Value> {
+        crate::weights::config::write(self)
+    }
+
     /// Numbers and widths of heads.
     pub fn attention(&self) -> Heads {
         Heads { queries: self.heads, keys: self.kv_heads, width: self.head_dim }

@@ -1,10 +1,11 @@
 //! Passes whose gradients can be taken: the decoder over variables, packed documents as one batch of rows.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::{Device, Tensor, Var};
+use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Storage, Tensor, Var};
 
 use super::packed::Panelled;
 use super::{Arithmetic, Decoder, Linear, Net, NetConfig, Rotary};
@@ -63,6 +64,29 @@ impl TapedNet {
     /// All variables by their Hugging Face names.
     pub fn variables(&self) -> &BTreeMap<String, Var> {
         &self.variables
+    }
+
+    /// Shows the values of a variable, row-major.
+    ///
+    /// # Errors
+    /// When there is no such variable.
+    pub fn read_with<T>(&self, name: &str, read: impl FnOnce(&[f32]) -> T) -> Result<T, NetError> {
+        with_elements(self.variable(name)?, read)
+    }
+
+    /// Changes the values of a variable in place.
+    ///
+    /// # Errors
+    /// When there is no such variable.
+    pub fn update<T>(&self, name: &str, change: impl FnOnce(&mut [f32]) -> T) -> Result<T, NetError> {
+        let update = Update { change: Cell::new(Some(change)), given: Cell::new(None) };
+        self.variable(name)?.inplace_op1(&update)?;
+        update.given.take().ok_or_else(|| NetError::Step(format!("`{name}` was not changed")))
+    }
+
+    pub(super) fn variable(&self, name: &str) -> Result<&Var, NetError> {
+        let missing = || NetError::MissingTensor { path: PathBuf::from("variables"), name: name.to_owned() };
+        self.variables.get(name).ok_or_else(missing)
     }
 
     /// The weights as they are now, packed for decoding.
@@ -127,10 +151,35 @@ impl TapedNet {
 
 impl Source for TapedNet {
     fn read(&self, name: &str, _shape: &[usize]) -> Result<Vec<f32>, NetError> {
-        match self.variables.get(name) {
-            Some(variable) => Ok(variable.flatten_all()?.to_vec1()?),
-            None => Err(NetError::MissingTensor { path: PathBuf::from("variables"), name: name.to_owned() }),
+        self.read_with(name, <[f32]>::to_vec)
+    }
+}
+
+/// Runs over the elements of a contiguous tensor in memory, without a copy.
+pub(super) fn with_elements<T>(tensor: &Tensor, run: impl FnOnce(&[f32]) -> T) -> Result<T, NetError> {
+    let (storage, layout) = tensor.storage_and_layout();
+    match (&*storage, layout.contiguous_offsets()) {
+        (Storage::Cpu(CpuStorage::F32(values)), Some((start, end))) => Ok(run(&values[start..end])),
+        _ => Err(NetError::Step("gradients are taken in `f32`, on the processor, of contiguous tensors".to_owned())),
+    }
+}
+
+/// A change of a variable's values, as the tensor library takes it.
+struct Update<F, T> {
+    change: Cell<Option<F>>,
+    given: Cell<Option<T>>,
+}
+
+impl<T, F: FnOnce(&mut [f32]) -> T> InplaceOp1 for Update<F, T> {
+    fn name(&self) -> &'static str {
+        "update"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+        if let (CpuStorage::F32(values), Some((start, end))) = (storage, layout.contiguous_offsets()) {
+            self.given.set(self.change.take().map(|change| change(&mut values[start..end])));
         }
+        Ok(())
     }
 }
 

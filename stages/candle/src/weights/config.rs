@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::NetError;
 use crate::kernels::rounded;
@@ -44,6 +44,55 @@ pub(crate) fn read(path: &Path) -> Result<NetConfig, NetError> {
         Some(message) => Err(NetError::Config { path: path.to_owned(), message }),
         None => Ok(config),
     }
+}
+
+/// The configuration as `config.json` of a Hugging Face folder says it; `None` where it cannot: rotary frequencies with a
+/// factor each stand in GGUF files alone.
+pub(crate) fn write(config: &NetConfig) -> Option<Value> {
+    let (kind, class) = match config.architecture {
+        Architecture::Llama => ("llama", "LlamaForCausalLM"),
+        Architecture::Qwen2 => ("qwen2", "Qwen2ForCausalLM"),
+    };
+    let theta = config.rope_theta;
+    let rope = match &config.rope_scaling {
+        RopeScaling::None => json!({"rope_type": "default", "rope_theta": theta}),
+        RopeScaling::Linear { factor } => json!({"rope_type": "linear", "rope_theta": theta, "factor": factor}),
+        RopeScaling::Llama3 { factor, low_frequency_factor, high_frequency_factor, original_context } => json!({
+            "rope_type": "llama3",
+            "rope_theta": theta,
+            "factor": factor,
+            "low_freq_factor": low_frequency_factor,
+            "high_freq_factor": high_frequency_factor,
+            "original_max_position_embeddings": original_context,
+        }),
+        RopeScaling::Factors(_) => return None,
+    };
+    // programs from before `rope_parameters` look for the base here
+    let scaling = if config.rope_scaling == RopeScaling::None { Value::Null } else { rope.clone() };
+    Some(json!({
+        "architectures": [class],
+        "model_type": kind,
+        "vocab_size": config.vocabulary,
+        "hidden_size": config.hidden,
+        "intermediate_size": config.intermediate,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_dim,
+        "max_position_embeddings": config.context,
+        "hidden_act": "silu",
+        "rms_norm_eps": shortest(config.rms_eps),
+        "rope_parameters": rope,
+        "rope_scaling": scaling,
+        "rope_theta": theta,
+        "tie_word_embeddings": config.tied,
+        "attention_dropout": 0.0,
+    }))
+}
+
+/// The number as people write it: 1e-6, not its nearest `f32` in 17 digits.
+fn shortest(number: f32) -> f64 {
+    number.to_string().parse().unwrap_or(f64::from(number))
 }
 
 /// Typed access to keys, with errors that name them.

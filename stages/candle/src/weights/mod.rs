@@ -2,10 +2,11 @@
 //!
 //! Tensors go by their Hugging Face names and layouts; a source translates.
 
-mod config;
+pub(crate) mod config;
 mod folder;
 mod gguf;
 mod random;
+mod shards;
 
 use std::path::Path;
 
@@ -18,6 +19,7 @@ use crate::net::{Decoder, Layer, Linear, NetConfig};
 pub(crate) use folder::FolderWeights;
 pub(crate) use gguf::GgufWeights;
 pub(crate) use random::Random;
+pub use shards::Shards;
 
 /// Named tensors.
 pub(crate) trait Source: Sync {

@@ -121,6 +121,16 @@ impl ChatTemplate {
         Self::new(source, bos, eos).map_err(|source| within(&config, source))
     }
 
+    /// The Jinja source.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The texts of the tokens that the template knows as `bos_token` and `eos_token`; empty where it has none.
+    pub fn named_tokens(&self) -> (&str, &str) {
+        (&self.bos, &self.eos)
+    }
+
     /// `sha256:…` of all that decides the text: source, names of tokens, and this crate's rules.
     pub fn digest(&self) -> &str {
         &self.digest
