@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::repository;
 
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("schemas", &[]),
     ("pipeline-core", &["schemas"]),
     ("pipeline-engine", &["pipeline-core", "schemas"]),
@@ -17,6 +17,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     ("scripted-server", &[]),
     ("stage-tokens", &[]),
     ("stage-candle", &["pipeline-models", "stage-tokens"]),
+    ("stage-train", &["stage-candle", "stage-tokens"]),
     ("stage-text", &[]),
     ("stage-verify", &[]),
     ("stage-curate", &["pipeline-core", "pipeline-models", "schemas", "stage-text", "stage-verify"]),

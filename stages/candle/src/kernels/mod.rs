@@ -21,7 +21,7 @@ pub use exp::exp;
 pub use matrix::{Matrix, Panels};
 pub use rounding::round_to_8_bits;
 pub use rows::{add, rms_norm, rotate, swiglu};
-pub(crate) use rows::{dot, inverse_rms, scale};
+pub(crate) use rows::{dot, inverse_rms, scale, sum_of_squares};
 pub use softmax::log_softmax_at;
 pub(crate) use softmax::{log_sum, probabilities};
 

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor, Var};
+use rayon::prelude::*;
 
 use super::TapedNet;
 use super::taped::{Taped, with_elements};
@@ -19,6 +20,9 @@ use crate::NetError;
 use crate::kernels;
 use crate::ops::{self, Head, HeadSlopes};
 use crate::weights::{EMBEDDING, HEAD, NORM, layer_parts, layer_tensor};
+
+/// Elements whose squares are added in `f32`.
+const NORM_BLOCK: usize = 4096;
 
 /// What is kept between forward and backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,9 +85,24 @@ impl Gradients {
         self.buffers.get(name).map(Vec::as_slice)
     }
 
+    /// The gradient of one variable, to change it.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut [f32]> {
+        self.buffers.get_mut(name).map(Vec::as_mut_slice)
+    }
+
     /// Names and gradients, in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[f32])> {
         self.buffers.iter().map(|(name, buffer)| (name.as_str(), buffer.as_slice()))
+    }
+
+    /// The root of the sum of all squares, in `f64` and in one order.
+    pub fn norm(&self) -> f64 {
+        let square = |buffer: &Vec<f32>| -> f64 {
+            let blocks: Vec<f64> =
+                buffer.par_chunks(NORM_BLOCK).map(|block| f64::from(kernels::sum_of_squares(block))).collect();
+            blocks.iter().sum()
+        };
+        self.buffers.values().map(square).sum::<f64>().sqrt()
     }
 
     /// Sets all to 0.
@@ -92,7 +111,7 @@ impl Gradients {
     }
 
     fn buffer(&mut self, name: &str) -> Result<&mut [f32], NetError> {
-        self.buffers.get_mut(name).map(Vec::as_mut_slice).ok_or_else(|| NetError::NoGradient(name.to_owned()))
+        self.get_mut(name).ok_or_else(|| NetError::NoGradient(name.to_owned()))
     }
 
     /// Adds what a graph's backward gave for a variable.

@@ -1,8 +1,11 @@
 //! What a net looks like: sizes, norms, rotation of positions.
 
 use std::fmt;
+use std::path::Path;
 
+use crate::NetError;
 use crate::kernels::Heads;
+use crate::weights::{self, GgufWeights};
 
 /// Family of nets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,9 +104,21 @@ impl NetConfig {
         }
     }
 
+    /// Reads the configuration of the model that lies at `path`: a folder, or a `.gguf` file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not supported.
+    pub fn open(path: &Path) -> Result<Self, NetError> {
+        if path.is_dir() {
+            weights::config::read(&path.join("config.json"))
+        } else {
+            Ok(GgufWeights::open(path)?.config)
+        }
+    }
+
     /// The content of a Hugging Face folder's `config.json`; `None` for rotary frequencies that it has no words for.
     pub fn hugging_face(&self) -> Option<serde_json::Value> {
-        crate::weights::config::write(self)
+        weights::config::write(self)
     }
 
     /// Numbers and widths of heads.
