@@ -1,7 +1,7 @@
 //! What can go wrong in training.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use stage_candle::NetError;
 use stage_tokens::TokensError;
@@ -67,4 +67,20 @@ pub enum TrainError {
         /// What differs.
         message: String,
     },
+}
+
+impl TrainError {
+    pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        |source| Self::Read { path, source }
+    }
+
+    pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        |source| Self::Write { path, source }
+    }
+
+    pub(crate) fn state(path: &Path, message: impl Into<String>) -> Self {
+        Self::State { path: path.to_owned(), message: message.into() }
+    }
 }
