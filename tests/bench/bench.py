@@ -167,6 +167,15 @@ class Corpus:
                 rejected[json.loads(row["extra"])["row"]] = (row["reject_reason"], row["reject_evidence"])
         return rejected
 
+    def steps(self, name):
+        """Seconds of each step of a stage's last run, from its manifests."""
+        seconds = collections.Counter()
+        for file in sorted((self.folder / "out" / name / "manifest").glob("*.json")):
+            manifest = json.loads(file.read_text())
+            step, _, _ = manifest["task"].rpartition("-")
+            seconds[step or "rows"] += manifest["seconds"]
+        return seconds
+
     def notes(self, name):
         return json.loads((self.folder / "out" / name / "_SUCCESS.json").read_text())["notes"]
 
@@ -269,6 +278,11 @@ def speeds(given, jobs):
             own = small.text / max(1e-9, other.cpu - small_copy.cpu)
             theirs = small.text / other.cpu
             line(job, peer, f"{other.cpu:.2f}", f"{own:.2f}", f"{theirs:.2f}", f"{speed / theirs:.1f}", f"{other.peak:.0f}")
+    print("\nWhere the time goes, wall time of one thread in the last round:\n")
+    for job in jobs:
+        seconds = large.steps(job)
+        parts = ", ".join(f"{step} {share:.0%}" for step, share in ((step, spent / seconds.total()) for step, spent in seconds.items()))
+        print(f"- {job}: {parts} of {seconds.total() / floor.cpu:.1f} times the floor")
     for job in jobs:
         print(f"\n### {job}: what was found\n")
         results = {"ours": JUDGES[job](large.planted, large.rejected(job))}

@@ -193,6 +193,9 @@ pub struct Show {
     /// Show rows for which this SQL condition holds
     #[arg(long = "where", value_name = "CONDITION")]
     pub condition: Option<String>,
+    /// Show long texts whole
+    #[arg(long)]
+    pub full: bool,
     /// Count nulls, distinct values and ranges of each column
     #[arg(long)]
     pub stats: bool,

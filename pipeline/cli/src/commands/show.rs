@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use arrow::array::{Array as _, RecordBatch};
 use pipeline_core::json_rows::{to_json, value_at};
@@ -100,7 +101,7 @@ impl Reading<'_> {
                 if arguments.json {
                     output::json(&row);
                 } else {
-                    output::line(readable(shown, &row));
+                    output::line(readable(shown, &row, arguments.full));
                 }
             }
             Ok(shown < arguments.rows)
@@ -136,6 +137,8 @@ impl Reading<'_> {
 
 /// Values counted apart until there are this many.
 const DISTINCT: usize = 10_000;
+/// Bytes up to which a text is counted as it is.
+const COUNTED_WHOLE: usize = 128;
 
 #[derive(Default)]
 struct Stats {
@@ -163,6 +166,7 @@ impl Stats {
         }
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         self.characters += text.chars().count() as u64;
+        let text = counted_as(text);
         if self.counted.len() < DISTINCT {
             *self.counted.entry(text).or_default() += 1;
         } else if let Some(count) = self.counted.get_mut(&text) {
@@ -192,11 +196,22 @@ impl Stats {
     }
 }
 
+/// A text as it is counted: of a long one its beginning and a hash, so that memory does not grow with texts.
+fn counted_as(text: String) -> String {
+    if text.len() <= COUNTED_WHOLE {
+        return text;
+    }
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{} {:016x}", &text[..text.floor_char_boundary(COUNTED_WHOLE)], hasher.finish())
+}
+
 /// Columns that are shown as blocks of text, in this order, after the short ones.
 const BLOCKS: [&str; 7] = ["prompt", "reasoning", "answer_text", "response", "tests", "extra", "reject_evidence"];
 
-/// A row for a person: reasons and short values in a few lines, then the long texts.
-pub fn readable(number: usize, row: &Map<String, Value>) -> String {
+/// A row for a person: reasons and short values in a few lines, then the long texts, their middles left out unless
+/// `is_full`.
+pub fn readable(number: usize, row: &Map<String, Value>, is_full: bool) -> String {
     let mut text = format!("── {number} ");
     if let Some(reason) = row.get(rejects::REJECT_REASON).and_then(Value::as_str) {
         let _ = write!(text, "rejected: {reason} ");
@@ -208,21 +223,52 @@ pub fn readable(number: usize, row: &Map<String, Value>) -> String {
     });
     for (name, value) in short {
         let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let _ = write!(text, "\n  {name}: {}", shown.replace('\n', "\n    "));
+        let _ = write!(text, "\n  {name}: {}", block(&shown, is_full));
     }
     for name in BLOCKS {
-        let Some(block) = row.get(name).and_then(Value::as_str) else { continue };
-        if name == "response" && row.get("answer_text").and_then(Value::as_str) == Some(block) {
+        let Some(content) = row.get(name).and_then(Value::as_str) else { continue };
+        if name == "response" && row.get("answer_text").and_then(Value::as_str) == Some(content) {
             continue;
         }
-        let folded = if name == "reasoning" { fold(block) } else { block.to_owned() };
-        let _ = write!(text, "\n  {name}:\n    {}", folded.trim_end().replace('\n', "\n    "));
+        let shown = match name {
+            "reasoning" if !is_full => without_middle_lines(content),
+            rejects::REJECT_EVIDENCE => fields(content),
+            _ => content.to_owned(),
+        };
+        let _ = write!(text, "\n  {name}:\n    {}", block(shown.trim_end(), is_full));
     }
     text
 }
 
+/// A text indented under its name.
+fn block(text: &str, is_full: bool) -> String {
+    let shown = if is_full { text.to_owned() } else { without_middle(text) };
+    shown.replace('\n', "\n    ")
+}
+
+/// A JSON object as lines `name: value`.
+fn fields(json: &str) -> String {
+    let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(json) else { return json.to_owned() };
+    let line = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{name}: {text}"),
+        other => format!("{name}: {other}"),
+    };
+    fields.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The beginning and the end of a text that is too long to read.
+fn without_middle(text: &str) -> String {
+    const END: usize = 2_000;
+    if text.len() <= 3 * END {
+        return text.to_owned();
+    }
+    let (head, tail) = (text.floor_char_boundary(END), text.ceil_char_boundary(text.len() - END));
+    let hidden = text[head..tail].chars().count();
+    format!("{}\n… {} characters …\n{}", &text[..head], grouped(hidden as u64), &text[tail..])
+}
+
 /// The first and last lines of a long reasoning.
-fn fold(text: &str) -> String {
+fn without_middle_lines(text: &str) -> String {
     const ENDS: usize = 4;
     let lines: Vec<&str> = text.lines().collect();
     if lines.len() <= 2 * ENDS + 1 {
@@ -233,4 +279,28 @@ fn fold(text: &str) -> String {
     let parts =
         lines[..ENDS].iter().copied().chain([middle.as_str()]).chain(lines[lines.len() - ENDS..].iter().copied());
     parts.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn long_texts_lose_their_middle_unless_all_is_wanted() {
+        let long = format!("{}{}", "始".repeat(3_000), "z".repeat(5_000));
+        let row = json!({ "prompt": long, "reject_evidence": r#"{"rule":"tail_loop","span":[0,9],"text":"a\nb"}"# });
+        let row = row.as_object().unwrap();
+        let (brief, full) = (readable(1, row, false), readable(1, row, true));
+        assert!(full.contains(&long) && brief.len() < 5_000);
+        assert!(brief.contains("characters …") && brief.ends_with("text: a\n    b"), "{brief}");
+    }
+
+    #[test]
+    fn long_texts_that_differ_are_counted_apart() {
+        let long = |end: &str| format!("{}{end}", "长".repeat(9_000));
+        assert_eq!(counted_as("short".to_owned()), "short");
+        assert_eq!(counted_as(long("a")), counted_as(long("a")));
+        assert!(counted_as(long("a")) != counted_as(long("b")) && counted_as(long("a")).len() < 200);
+    }
 }

@@ -42,7 +42,7 @@ pub fn try_out(arguments: &Try, registry: &Registry) -> Result<Exit, Failure> {
         for batch in table.read(0, file.rows, None)? {
             for row in to_json(&batch?) {
                 number += 1;
-                output::line(readable(number, &row));
+                output::line(readable(number, &row, false));
             }
         }
     }
