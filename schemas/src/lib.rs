@@ -4,6 +4,7 @@
 //! is `Utf8View` in memory, which has no 2 GiB limit, and plain `BYTE_ARRAY` on disk. Shapes that differ from row to
 //! row live in JSON text (`extra`, `tests`, `kwargs`), never in a struct that grows.
 
+pub mod checkpoints;
 pub mod column;
 pub mod ids;
 pub mod metrics;
@@ -14,7 +15,7 @@ pub mod traces;
 pub use column::{Column, Table, Type};
 
 /// Every table that stages exchange, in the order data meets them.
-pub const TABLES: [&Table; 3] = [&queries::TABLE, &traces::TABLE, &metrics::TABLE];
+pub const TABLES: [&Table; 4] = [&queries::TABLE, &traces::TABLE, &metrics::TABLE, &checkpoints::TABLE];
 
 /// Finds a table by name.
 pub fn table(name: &str) -> Option<&'static Table> {

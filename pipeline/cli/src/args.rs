@@ -177,6 +177,7 @@ pub struct Try {
 }
 
 /// `pipeline show`
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, Args)]
 pub struct Show {
     /// Where.

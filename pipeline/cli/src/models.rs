@@ -4,21 +4,27 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use pipeline_core::ParamError;
-use pipeline_core::env::FileDigests;
+use pipeline_core::env::{FileDigests, MadeFolders};
 use pipeline_core::event::NoEvents;
+use pipeline_core::table_io::TableFile;
+use pipeline_core::{ParamError, rows};
 use pipeline_engine::dagfile::{self, DagError, DagErrors, DagFile, Node};
 use pipeline_engine::project::problem;
-use pipeline_engine::{Project, Selection};
+use pipeline_engine::records::Success;
+use pipeline_engine::{Project, Selection, store};
 use pipeline_models::{
     Budget, BudgetConfig, CallStore, Engine, ModelConfig, ModelError, ModelSet, OpenOptions, Secret, Timing, open,
 };
+use schemas::checkpoints;
 use stage_candle::LocalModel;
 
 use crate::commands::plan::action;
 use crate::exit::{Exit, Failure};
 use crate::local;
 use crate::session::{Session, variable};
+
+/// How the newest checkpoint of a stage is called where none is named.
+const LAST: &str = "(last)";
 
 /// Name of a script that fetches weights, looked for beside the dag file.
 const FETCH_SCRIPT: &str = "fetch_model.sh";
@@ -129,6 +135,13 @@ pub fn weights_of(dag: &Path, name: &str) -> Result<(PathBuf, String), Failure> 
         let message = format!("`{}` has no model `{name}`; there are: {}", dag.display(), names.join(", "));
         return Err(Failure::usage(message));
     };
+    if let Some(stage) = &config.stage {
+        let message = format!("model `{name}` is made by stage `{stage}`; serve the folder of a checkpoint of it");
+        return Err(Failure::usage(format!(
+            "{message}: `{}`",
+            base.join("out").join(stage).join("checkpoints").display()
+        )));
+    }
     let path = weights_path(config, base).filter(|path| path.exists());
     match (path, &config.digest) {
         (Some(path), Some(digest)) => Ok((path, digest.clone())),
@@ -173,18 +186,34 @@ fn section_error(what: &str, node: &Node, problem: &dagfile::ParamProblem) -> Da
 /// Identity of each model that is `named`, as recipes hold it. Where a mistake keeps it from being known, nothing runs
 /// anyway.
 pub fn identities(models: &BTreeMap<String, ModelConfig>, named: Vec<String>) -> BTreeMap<String, String> {
-    let identity = |name: &String| models.get(name)?.identity().map(|identity| identity.to_string());
+    let identity = |name: &String| {
+        let config = models.get(name)?;
+        if config.stage.is_some() {
+            // what the stage makes is an input of those that use it; here stands only which checkpoint is meant
+            return Some(format!("checkpoint {}", config.checkpoint.as_deref().unwrap_or(LAST)));
+        }
+        config.identity().map(|identity| identity.to_string())
+    };
     named.into_iter().map(|name| (name.clone(), identity(&name).unwrap_or_default())).collect()
 }
 
-/// Stages whose model is to score given texts and cannot.
-pub fn ensure_scores(project: &Project, models: &BTreeMap<String, ModelConfig>, errors: &mut DagErrors) {
+/// Stages whose model is to score given texts, or to be trained, and cannot.
+pub fn ensure_able(project: &Project, models: &BTreeMap<String, ModelConfig>, errors: &mut DagErrors) {
     for node in project.nodes.iter().filter(|node| node.entry.scores) {
         for (name, param) in &node.models {
             if models.get(name).is_some_and(|config| config.engine == Engine::Openai) {
                 let message = format!("model `{name}` has engine `openai`, and servers do not score given texts");
                 let error = ParamError::new(param, message);
                 let error = error.hint("only engine `local` can, or engine `replay` from recorded scores");
+                errors.push(problem(&node.def, &error));
+            }
+        }
+    }
+    for node in project.nodes.iter().filter(|node| node.entry.weights) {
+        for (name, param) in &node.models {
+            if models.get(name).is_some_and(|config| config.engine != Engine::Local) {
+                let message = format!("kind `{}` works on weights, and model `{name}` has none here", node.entry.kind);
+                let error = ParamError::new(param, message).hint("name a model with engine `local`");
                 errors.push(problem(&node.def, &error));
             }
         }
@@ -241,14 +270,20 @@ pub struct Opening {
     pub budget: Arc<Budget>,
     /// Threads for weights in this process.
     pub threads: usize,
+    /// Versions of stages that this run reads.
+    pub made: Arc<MadeFolders>,
+    /// Digests of files.
+    pub digests: Arc<FileDigests>,
 }
 
 /// The models of a run by name, opened when a stage first needs one.
 pub fn model_set(models: BTreeMap<String, ModelConfig>, opening: Opening) -> ModelSet {
     let store: OnceLock<Result<Arc<CallStore>, String>> = OnceLock::new();
     let weights = local::opener(opening.threads);
-    ModelSet::new(move |name| {
-        let config = models.get(name).ok_or_else(|| ModelError::config(name, "is not in `[models]`"))?;
+    let sources = Arc::new(Sources { models, base: opening.base, made: opening.made, digests: opening.digests });
+    let located = Arc::clone(&sources);
+    let set = ModelSet::new(move |name| {
+        let config = sources.config(name)?;
         let opened =
             store.get_or_init(|| CallStore::open(&opening.calls).map(Arc::new).map_err(|error| error.to_string()));
         let calls = opened.clone().map_err(|message| ModelError::config(name, message))?;
@@ -259,6 +294,82 @@ pub fn model_set(models: BTreeMap<String, ModelConfig>, opening: Opening) -> Mod
             timing: Timing::default(),
             weights: Some(Arc::clone(&weights)),
         };
-        open(config, name, &opening.base, calls, &options)
-    })
+        open(&config, name, &sources.base, calls, &options)
+    });
+    set.locating(move |name| located.weights(name))
+}
+
+/// Where models come from.
+struct Sources {
+    models: BTreeMap<String, ModelConfig>,
+    base: PathBuf,
+    made: Arc<MadeFolders>,
+    digests: Arc<FileDigests>,
+}
+
+impl Sources {
+    /// The configuration of a model; the weights of one that a stage makes are those that it has made.
+    fn config(&self, name: &str) -> Result<ModelConfig, ModelError> {
+        let config = self.models.get(name).ok_or_else(|| ModelError::config(name, "is not in `[models]`"))?;
+        let Some(stage) = &config.stage else { return Ok(config.clone()) };
+        let wrong = |message: String| ModelError::config(name, message);
+        let folder = self.made.get(stage);
+        let folder = folder.ok_or_else(|| wrong(format!("stage `{stage}` has no output yet; run it first")))?;
+        let checkpoint = Checkpoint::find(&folder, config.checkpoint.as_deref())
+            .map_err(|message| wrong(format!("stage `{stage}`: {message}")))?;
+        let found = local::digest(&checkpoint.folder, &self.digests).map_err(|error| wrong(error.to_string()))?;
+        if found != checkpoint.digest {
+            let place = checkpoint.folder.display();
+            return Err(wrong(format!("the weights `{place}` are not those that stage `{stage}` wrote; force it")));
+        }
+        let path = std::path::absolute(&checkpoint.folder).unwrap_or(checkpoint.folder);
+        let mut config = config.clone();
+        (config.path, config.digest, config.stage, config.checkpoint) = (Some(path), Some(found), None, None);
+        Ok(config)
+    }
+
+    fn weights(&self, name: &str) -> Result<PathBuf, ModelError> {
+        let config = self.config(name)?;
+        let path = weights_path(&config, &self.base).filter(|path| path.exists());
+        path.ok_or_else(|| ModelError::config(name, format!("has no weights here; {}", way_to_weights(&self.base))))
+    }
+}
+
+/// A checkpoint in the version of a stage.
+struct Checkpoint {
+    folder: PathBuf,
+    digest: String,
+}
+
+impl Checkpoint {
+    /// The checkpoint of this name, or the last one.
+    fn find(version: &Path, wanted: Option<&str>) -> Result<Self, String> {
+        let record = store::read_json::<Success>(&version.join("_SUCCESS.json")).map_err(|error| error.to_string())?;
+        let files = record.as_ref().and_then(Success::main).map(|main| main.files.as_slice()).unwrap_or_default();
+        let mut names = Vec::new();
+        let mut last = None;
+        for file in files {
+            let table = TableFile::open(&version.join(&file.file)).map_err(|error| error.to_string())?;
+            for batch in table.read(0, file.rows, None).map_err(|error| error.to_string())? {
+                let batch = batch.map_err(|error| error.to_string())?;
+                let column = |name| rows::texts(&batch, name).map_err(|error| error.to_string());
+                let (checkpoints, digests) = (column(checkpoints::CHECKPOINT)?, column(checkpoints::DIGEST)?);
+                for row in 0..batch.num_rows() {
+                    let name = checkpoints.value(row);
+                    let folder = version.join(checkpoints::FOLDER).join(name);
+                    let found = Self { folder, digest: digests.value(row).to_owned() };
+                    if wanted == Some(name) {
+                        return Ok(found);
+                    }
+                    names.push(name.to_owned());
+                    last = Some(found);
+                }
+            }
+        }
+        match (wanted, last) {
+            (None, Some(last)) => Ok(last),
+            (Some(wanted), Some(_)) => Err(format!("has no checkpoint `{wanted}`; there are: {}", names.join(", "))),
+            (_, None) => Err("has made no checkpoint".to_owned()),
+        }
+    }
 }

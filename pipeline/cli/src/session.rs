@@ -99,7 +99,7 @@ impl Session {
         let named = file.models.keys().cloned().collect();
         let project = match Project::check(file, registry, models::identities(&models, named)) {
             Ok(project) => {
-                models::ensure_scores(&project, &models, &mut errors);
+                models::ensure_able(&project, &models, &mut errors);
                 if !errors.is_empty() {
                     return Err(rendered(&errors, &project.dag));
                 }
@@ -130,7 +130,8 @@ impl Session {
         env.digests = digests;
         env.shard_rows = given.shard_rows.or(run.shard_rows).unwrap_or(env.shard_rows);
         let offline = options.offline || run.offline.unwrap_or(false);
-        let opening = Opening { base, calls, offline, budget, threads: jobs };
+        let (made, digests) = (Arc::clone(&env.made), Arc::clone(&env.digests));
+        let opening = Opening { base, calls, offline, budget, threads: jobs, made, digests };
         env.services.insert(Arc::new(models::model_set(models.clone(), opening)));
         let secrets = models.values().filter_map(|model| model.api_key_env.clone()).collect();
         env.services.insert(Arc::new(SecretNames(secrets)));

@@ -55,6 +55,26 @@ impl fmt::Debug for Services {
 #[derive(Debug, Clone, Default)]
 pub struct SecretNames(pub BTreeSet<String>);
 
+/// Folders of the versions that a run reads, by stage: where files lie that a stage made beside its tables.
+#[derive(Debug, Default)]
+pub struct MadeFolders(Mutex<BTreeMap<String, PathBuf>>);
+
+impl MadeFolders {
+    /// Notes the version of a stage that others read from now on.
+    pub fn insert(&self, stage: &str, folder: &Path) {
+        self.lock().insert(stage.to_owned(), folder.to_owned());
+    }
+
+    /// The folder of a stage's version, once the run has it.
+    pub fn get(&self, stage: &str) -> Option<PathBuf> {
+        self.lock().get(stage).cloned()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Looks up an environment variable.
 pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
@@ -69,6 +89,8 @@ pub struct Env {
     pub services: Services,
     /// Digests of files, remembered between runs.
     pub digests: Arc<FileDigests>,
+    /// Versions that this run reads.
+    pub made: Arc<MadeFolders>,
     /// Largest number of rows in a task's slice.
     pub shard_rows: u64,
     /// Largest number of raw bytes in a task's slice of a text file.
@@ -94,6 +116,7 @@ impl Env {
             variables: Arc::new(|_| None),
             services: Services::default(),
             digests: Arc::new(FileDigests::default()),
+            made: Arc::default(),
             shard_rows: SHARD_ROWS,
             shard_bytes: SHARD_BYTES,
         }

@@ -111,6 +111,8 @@ pub trait Stage: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'stat
     const MODEL_PARAMS: &'static [&'static str] = &[];
     /// Whether its models must score given texts, which servers cannot; checked before anything runs.
     const SCORES: bool = false;
+    /// Whether it reads the weights of its models, which servers and recordings do not have.
+    const WEIGHTS: bool = false;
 
     /// Parameters and rows that show what it does; documentation and conformance tests use it.
     fn example() -> Example;
@@ -301,6 +303,8 @@ pub struct StageEntry {
     pub model_params: &'static [&'static str],
     /// Whether those models must score given texts.
     pub scores: bool,
+    /// Whether it reads the weights of those models.
+    pub weights: bool,
     /// JSON schema of the parameters.
     pub schema: fn() -> Schema,
     /// Reads the parameters.
@@ -325,6 +329,7 @@ impl StageEntry {
             draws: S::DRAWS,
             model_params: S::MODEL_PARAMS,
             scores: S::SCORES,
+            weights: S::WEIGHTS,
             schema: || schema_for!(S),
             parse: |value| {
                 let stage: S = serde_path_to_error::deserialize(value).map_err(|error| {

@@ -100,11 +100,12 @@ impl Project {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn check(
-        dag: DagFile,
+        mut dag: DagFile,
         registry: &Registry,
         models: BTreeMap<String, String>,
     ) -> Result<Self, Box<(DagFile, DagErrors)>> {
         let mut errors = DagErrors::default();
+        read_weights(&mut dag, registry);
         let order = match dagfile::order(&dag.stages) {
             Ok(order) => order,
             Err(found) => {
@@ -136,6 +137,43 @@ impl Project {
         let name = dag.pipeline.name.clone().unwrap_or_else(|| "pipeline".to_owned());
         let seed = dag.pipeline.seed;
         Ok(Self { dag, name, seed, models, nodes })
+    }
+}
+
+/// Beginning of the name of a port that brings weights: a model which a stage of the graph makes is an input of those
+/// that use it.
+const WEIGHTS: &str = "weights of ";
+
+/// The port behind [`WEIGHTS`].
+static WEIGHTS_PORT: Port =
+    Port::rows(&["checkpoints"], &[]).named("weights", "weights of a model that a stage makes").many();
+
+/// Makes the stages behind models inputs of the stages that use them.
+fn read_weights(dag: &mut DagFile, registry: &Registry) {
+    let DagFile { stages, models, .. } = dag;
+    for def in stages {
+        let params = registry.get(&def.kind).map_or(&[][..], |entry| entry.model_params);
+        for param in params {
+            let references: Vec<InputRef> = named_models(&def.params, param)
+                .into_iter()
+                .filter_map(|name| models.get(name)?.get("stage"))
+                .filter_map(|node| {
+                    Some(InputRef { stage: node.as_str()?.to_owned(), output: None, place: node.place.clone() })
+                })
+                .collect();
+            if !references.is_empty() {
+                def.inputs.insert(format!("{WEIGHTS}{param}"), references);
+            }
+        }
+    }
+}
+
+/// Names of models that a parameter holds.
+fn named_models<'a>(params: &'a Value, param: &str) -> Vec<&'a str> {
+    match params.get(param) {
+        Some(Value::String(name)) => vec![name],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -254,12 +292,7 @@ fn models_of(
 ) -> BTreeMap<String, String> {
     let mut used = BTreeMap::new();
     for param in parsed.entry.model_params {
-        let names: Vec<&str> = match parsed.params.get(*param) {
-            Some(Value::String(name)) => vec![name],
-            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-            _ => Vec::new(),
-        };
-        for name in names {
+        for name in named_models(&parsed.params, param) {
             if !models.contains_key(name) {
                 let known: Vec<&str> = models.keys().map(String::as_str).collect();
                 let place = place_of(def, &[PathSegment::Key((*param).to_owned())]);
@@ -287,10 +320,18 @@ fn connect(
     let mut edges: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
     let mut whole = true;
     for (given, references) in &def.inputs {
-        let Some(port) = port_named(def, entry, given, references, errors) else { continue };
+        let brings_weights = given.starts_with(WEIGHTS);
+        let port = if brings_weights { Some(&WEIGHTS_PORT) } else { port_named(def, entry, given, references, errors) };
+        let Some(port) = port else { continue };
         let mut sources = Vec::new();
         for reference in references {
-            for index in dagfile::resolve(&dag.stages, reference) {
+            let meant = dagfile::resolve(&dag.stages, reference);
+            if brings_weights && meant.len() > 1 {
+                let message = format!("`{}` is {} stages, and a model is one", reference.stage, meant.len());
+                let example = &dag.stages[meant[0]].name;
+                errors.push(DagError::new(message).at(&reference.place).with_hint(format!("name one: `{example}`")));
+            }
+            for index in meant {
                 match positions.get(&index).copied().flatten() {
                     Some(position) => {
                         if let Some(output) = output_of(&nodes[position], reference, errors) {
@@ -307,7 +348,7 @@ fn connect(
                 format!("port `{}` of kind `{}` takes one input, {} are given", port.name, entry.kind, sources.len());
             errors.push(DagError::new(message).at(&references[0].place));
         }
-        edges.insert(port.name.to_owned(), sources);
+        edges.insert(if brings_weights { given.clone() } else { port.name.to_owned() }, sources);
     }
     for port in entry.ports {
         if !port.optional && !edges.contains_key(port.name) && whole {

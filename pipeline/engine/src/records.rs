@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use pipeline_core::table_io::Written;
-use pipeline_core::task::{Slice, TaskResult};
+use pipeline_core::task::{KeptFile, Slice, TaskResult};
 use pipeline_core::{Digest, Fingerprint, Source, StepKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,6 +42,18 @@ impl FileRecord {
             partitions,
         }
     }
+
+    /// The record of a file beside the tables.
+    pub fn kept(file: &KeptFile) -> Self {
+        Self {
+            file: file.name.clone(),
+            rows: 0,
+            bytes: file.bytes,
+            raw_bytes: file.bytes,
+            digest: file.digest,
+            partitions: Vec::new(),
+        }
+    }
 }
 
 /// The commit of one task.
@@ -55,6 +67,9 @@ pub struct Manifest {
     pub input_key: Digest,
     /// Committed files by output.
     pub outputs: BTreeMap<String, FileRecord>,
+    /// Committed files beside the tables, such as weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_files: Vec<FileRecord>,
     /// Committed file of rejected rows.
     pub rejects: Option<FileRecord>,
     /// Sums of the task.
@@ -78,12 +93,15 @@ impl Manifest {
         if let Some(file) = &self.rejects {
             hasher.update(b"\0rejects").update(file.digest.bytes());
         }
+        for file in &self.kept_files {
+            hasher.update(b"\0kept").update(file.file.as_bytes()).update(file.digest.bytes());
+        }
         Digest::finish(&hasher)
     }
 
     /// All its files.
     pub fn files(&self) -> impl Iterator<Item = &FileRecord> {
-        self.outputs.values().chain(&self.rejects)
+        self.outputs.values().chain(&self.rejects).chain(&self.kept_files)
     }
 }
 
@@ -253,6 +271,9 @@ pub struct Success {
     pub digest: Digest,
     /// Outputs by name.
     pub outputs: BTreeMap<String, OutputRecord>,
+    /// Files beside the tables, such as weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_files: Vec<FileRecord>,
     /// Files of rejected rows, in plan order.
     pub rejects: Vec<FileRecord>,
     /// Sums over all tasks.
@@ -272,6 +293,6 @@ impl Success {
 
     /// All files a reader may open.
     pub fn files(&self) -> impl Iterator<Item = &FileRecord> {
-        self.outputs.values().flat_map(|output| &output.files).chain(&self.rejects)
+        self.outputs.values().flat_map(|output| &output.files).chain(&self.rejects).chain(&self.kept_files)
     }
 }

@@ -255,6 +255,7 @@ impl Runner<'_> {
         if let Some(version) = self.store.current(&node.name)
             && let Ok(Some(success)) = version.success()
         {
+            self.env.made.insert(&node.name, &version.folder);
             made.insert(index, Made { version, success });
         }
     }
@@ -274,6 +275,7 @@ impl Runner<'_> {
         }
         match self.make(node, selection, made) {
             Ok((version, success, ran)) => {
+                self.env.made.insert(&node.name, &version.folder);
                 made.insert(index, Made { version, success: success.clone() });
                 match Self::alarm(node, &success) {
                     Some(message) => {

@@ -155,10 +155,10 @@ pub struct ModelConfig {
     /// for `--offline` where the weights are not there. Without it the program works it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// `local`: stage of this graph that makes the weights; no kind does so yet.
+    /// `local`, instead of `path`: stage of this graph that makes the weights; stages that use the model read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// Which checkpoint of that stage, such as `step-200`.
+    /// Which checkpoint of that stage, such as `step-200`. Default: its last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
 }
@@ -318,12 +318,19 @@ impl ModelConfig {
     }
 
     fn validate_weights(&self) -> Result<(), String> {
-        if self.stage.is_some() || self.checkpoint.is_some() {
-            let key = if self.stage.is_some() { "stage" } else { "checkpoint" };
-            return Err(format!("no kind of stage makes weights yet: leave out `{key}` and give the weights' `path`"));
+        if self.stage.is_some() {
+            let given = [("path", self.path.is_some()), ("digest", self.digest.is_some())];
+            return match given.iter().find(|(_, is_given)| *is_given) {
+                Some((key, _)) => Err(format!("`stage` says where the weights come from, so leave out `{key}`")),
+                None => Ok(()),
+            };
+        }
+        if self.checkpoint.is_some() {
+            return Err("`checkpoint` names one of a stage's: say which `stage` makes it".to_owned());
         }
         if self.path.is_none() {
-            return Err("engine `local` needs `path`, a `.gguf` file or a folder of weights".to_owned());
+            let ways = "`path`, a `.gguf` file or a folder of weights, or `stage`, which makes them";
+            return Err(format!("engine `local` needs {ways}"));
         }
         let is_digest = |digest: &String| {
             digest.strip_prefix("sha256:").is_some_and(|digits| {
@@ -451,7 +458,8 @@ mod tests {
             ("engine = \"replay\"\nmodel = \"m\"", "recordings"),
             ("engine = \"local\"", "path"),
             ("engine = \"local\"\npath = \"w\"\ncheckpoint = \"step-1\"", "leave out `checkpoint`"),
-            ("engine = \"local\"\nstage = \"merged\"", "no kind of stage makes weights yet"),
+            ("engine = \"local\"\nstage = \"merged\"\npath = \"w.gguf\"", "leave out `path`"),
+            ("engine = \"local\"\npath = \"w.gguf\"\ncheckpoint = \"step-1\"", "say which `stage` makes it"),
             ("engine = \"local\"\npath = \"w\"\ndigest = \"sha256:12\"", "64 digits"),
             ("engine = \"local\"\npath = \"w\"\nrevision = \"q4\"", "revision"),
         ];

@@ -3,16 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::ModelError;
 use crate::model::Model;
 
 type Opener = Box<dyn Fn(&str) -> Result<Arc<dyn Model>, ModelError> + Send + Sync>;
+type Locator = Box<dyn Fn(&str) -> Result<PathBuf, ModelError> + Send + Sync>;
 
 /// Models by the NAME of `[models.NAME]`.
 pub struct ModelSet {
     opener: Opener,
+    locator: Option<Locator>,
     opened: Mutex<BTreeMap<String, Arc<dyn Model>>>,
 }
 
@@ -25,7 +28,25 @@ impl fmt::Debug for ModelSet {
 impl ModelSet {
     /// Models that `opener` opens by name.
     pub fn new(opener: impl Fn(&str) -> Result<Arc<dyn Model>, ModelError> + Send + Sync + 'static) -> Self {
-        Self { opener: Box::new(opener), opened: Mutex::new(BTreeMap::new()) }
+        Self { opener: Box::new(opener), locator: None, opened: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Lets `locator` say where the weights of a model lie, for stages that train.
+    #[must_use]
+    pub fn locating(mut self, locator: impl Fn(&str) -> Result<PathBuf, ModelError> + Send + Sync + 'static) -> Self {
+        self.locator = Some(Box::new(locator));
+        self
+    }
+
+    /// Where the weights of this model lie: a `.gguf` file, or a folder in the layout of Hugging Face.
+    ///
+    /// # Errors
+    /// When the model has no weights here, or they are not there.
+    pub fn weights(&self, name: &str) -> Result<PathBuf, ModelError> {
+        match &self.locator {
+            Some(locator) => locator(name),
+            None => Err(ModelError::config(name, "there are no weights in this run")),
+        }
     }
 
     /// The model of this name; all callers share one.

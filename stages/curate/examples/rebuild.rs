@@ -187,6 +187,7 @@ impl Plan<'_> {
             events: &NoEvents,
             cancel: &cancel,
             folder: &folder,
+            state: &folder,
             // the first run only fills the store
             max_errors: 1.0,
         })?;

@@ -132,6 +132,7 @@ pub fn run(entry: &StageEntry, params: &Value, inputs: &[Given], cut: Cut) -> Re
                 events: &NoEvents,
                 cancel: &cancel,
                 folder: &folder,
+                state: &folder,
                 max_errors: 0.0,
             })?;
             stage.run(&step, &mut task)?;

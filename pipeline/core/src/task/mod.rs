@@ -23,7 +23,7 @@ use crate::table_io::TableWriter;
 
 pub use batches::Batches;
 use batches::Piece;
-pub use setup::{InputFile, PortInput, Rejection, Shared, Slice, TaskResult, TaskSetup};
+pub use setup::{InputFile, KeptFile, PortInput, Rejection, Shared, Slice, TaskResult, TaskSetup};
 
 /// Sent rows that are put together at once.
 const SENT_ROWS: usize = 1 << 16;
@@ -41,6 +41,7 @@ pub struct Task<'a> {
     transient: u64,
     counters: BTreeMap<String, u64>,
     notes: BTreeMap<String, Value>,
+    kept_files: Vec<KeptFile>,
 }
 
 impl std::fmt::Debug for Task<'_> {
@@ -80,6 +81,7 @@ impl<'a> Task<'a> {
             transient: 0,
             counters: BTreeMap::new(),
             notes: BTreeMap::new(),
+            kept_files: Vec::new(),
         })
     }
 
@@ -114,6 +116,30 @@ impl<'a> Task<'a> {
     /// Folder for files of this task that are not committed yet; all that lies there goes when the task ends.
     pub fn folder(&self) -> &'a std::path::Path {
         self.setup.folder
+    }
+
+    /// Folder for what a later attempt at this stage may go on from. It outlives errors and kills, belongs to no output,
+    /// and goes when the stage is done. It may not be there yet.
+    pub fn state(&self) -> &'a std::path::Path {
+        self.setup.state
+    }
+
+    /// Leaves a file beside the tables, to be committed with them under `name`, a path below the version's folder such as
+    /// `checkpoints/step-200/model.safetensors`. The file itself stays where it is until then, and must not change.
+    ///
+    /// # Errors
+    /// When the name leaves the folder or takes a place of the store's own, or the file cannot be read.
+    pub fn keep_file(&mut self, name: &str, path: &std::path::Path) -> Result<(), StageError> {
+        const OWN: [&str; 8] = ["data", "rejects", "manifest", "lease", "tmp", "attempts", "steps", "state"];
+        let parts: Vec<&str> = name.split('/').collect();
+        let is_plain = parts.iter().all(|part| !part.is_empty() && !part.starts_with('.'));
+        if parts.len() < 2 || !is_plain || OWN.contains(&parts[0]) {
+            return Err(StageError::Internal(format!("`{name}` is no place for a file beside the tables")));
+        }
+        let bytes = std::fs::metadata(path).map_err(StageError::io("read", path))?.len();
+        let digest = self.setup.env.digests.digest(path)?;
+        self.kept_files.push(KeptFile { name: name.to_owned(), path: path.to_owned(), bytes, digest });
+        Ok(())
     }
 
     /// Set when the run is interrupted; long work looks at it.
@@ -414,6 +440,7 @@ impl<'a> Task<'a> {
         let rejects = self.rejects.map(TableWriter::finish).transpose()?;
         Ok(TaskResult {
             outputs,
+            kept_files: self.kept_files,
             rejects,
             partitions,
             read: self.read,

@@ -128,8 +128,23 @@ pub struct TaskSetup<'a> {
     pub cancel: &'a AtomicBool,
     /// Folder for files that are not committed yet.
     pub folder: &'a Path,
+    /// Folder that outlives an attempt, until the stage is done.
+    pub state: &'a Path,
     /// Share of rows that may fail for passing reasons.
     pub max_errors: f64,
+}
+
+/// A file that a task leaves beside its tables: weights of a checkpoint, say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptFile {
+    /// Path below the version's folder, its parts joined by `/`.
+    pub name: String,
+    /// Where it lies now.
+    pub path: PathBuf,
+    /// Bytes.
+    pub bytes: u64,
+    /// Its digest.
+    pub digest: Digest,
 }
 
 /// What a task wrote.
@@ -137,6 +152,8 @@ pub struct TaskSetup<'a> {
 pub struct TaskResult {
     /// Files by output name.
     pub outputs: BTreeMap<String, Written>,
+    /// Files beside the tables.
+    pub kept_files: Vec<KeptFile>,
     /// File of rejected rows, if any.
     pub rejects: Option<Written>,
     /// Rows of each partition, for an exchange.

@@ -199,7 +199,7 @@ impl Running<'_> {
         let folder: PathBuf = self.folder.join(format!("step-{}-{index}", step.name));
         fs::create_dir_all(&folder).map_err(StageError::io("create", &folder))?;
         let id = format!("{index:05}");
-        let cancel = AtomicBool::new(false);
+        let (cancel, state) = (AtomicBool::new(false), self.folder.join("state"));
         let mut task = Task::begin(TaskSetup {
             stage: self.trial.entry.kind,
             id: &id,
@@ -218,6 +218,7 @@ impl Running<'_> {
             events: &NoEvents,
             cancel: &cancel,
             folder: &folder,
+            state: &state,
             max_errors: self.trial.max_errors,
         })?;
         self.stage.run(step, &mut task)?;

@@ -52,6 +52,9 @@ impl std::fmt::Debug for Work<'_> {
     }
 }
 
+/// Folder of a version for what a later attempt may go on from.
+pub const STATE: &str = "state";
+
 /// Folders of a version.
 const FOLDERS: [&str; 6] = ["data", "rejects", "manifest", "lease", "tmp", "attempts"];
 
@@ -174,7 +177,8 @@ impl Work<'_> {
         let mut counts = Counts::default();
         let mut whole = blake3::Hasher::new();
         let mut outputs: BTreeMap<String, (blake3::Hasher, OutputRecord)> = BTreeMap::new();
-        let (mut rejects, mut notes, mut seconds) = (Vec::new(), BTreeMap::new(), 0.0);
+        let (mut rejects, mut kept_files) = (Vec::new(), Vec::new());
+        let (mut notes, mut seconds) = (BTreeMap::new(), 0.0);
         for output in &self.node.outputs {
             let record = OutputRecord { digest: Digest::of(b""), rows: 0, files: Vec::new() };
             outputs.insert(output.name.to_owned(), (blake3::Hasher::new(), record));
@@ -190,6 +194,7 @@ impl Work<'_> {
                 }
             }
             rejects.extend(manifest.rejects.clone());
+            kept_files.extend(manifest.kept_files.clone());
             notes.extend(manifest.notes.clone());
             seconds += manifest.seconds;
         }
@@ -212,6 +217,7 @@ impl Work<'_> {
             fingerprint: self.plan.fingerprint,
             digest: Digest::finish(&whole),
             outputs: outputs.collect(),
+            kept_files,
             rejects,
             counts,
             notes,
@@ -219,7 +225,7 @@ impl Work<'_> {
         };
         let path = self.folder.join("_SUCCESS.json");
         create_json(&path, &success)?;
-        for folder in ["steps", "tmp", "lease"] {
+        for folder in ["steps", "tmp", "lease", STATE] {
             let _ = fs::remove_dir_all(self.folder.join(folder));
         }
         let written = read_json::<Success>(&path)?;

@@ -9,10 +9,10 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pipeline_core::port::{Cardinality, MAIN};
-use pipeline_core::task::{PortInput, Shared, Task, TaskResult, TaskSetup};
+use pipeline_core::task::{KeptFile, PortInput, Shared, Task, TaskResult, TaskSetup};
 use pipeline_core::{Event, StageError};
 
-use super::{Work, committed, manifest_path};
+use super::{STATE, Work, committed, manifest_path};
 use crate::lease::{self, Asked, Lease};
 use crate::records::{Counts, FORMAT, FileRecord, Manifest, TaskPlan};
 use crate::store::{create_json, sync_folder};
@@ -160,6 +160,7 @@ impl StepRun<'_> {
         let begun = Instant::now();
         let node = self.work.node;
         let step = &node.steps[self.index];
+        let state = self.work.folder.join(STATE);
         let setup = TaskSetup {
             stage: &node.name,
             id: &task.id,
@@ -178,6 +179,7 @@ impl StepRun<'_> {
             events: self.work.events,
             cancel: self.work.cancel,
             folder,
+            state: &state,
             max_errors: node.def.max_errors.unwrap_or(0.0),
         };
         let result = run_caught(|| {
@@ -213,11 +215,13 @@ impl StepRun<'_> {
             Some(written) => Some(FileRecord::new(self.place("rejects", &task.id, written)?, written, Vec::new())),
             None => None,
         };
+        let kept_files = result.kept_files.iter().map(|file| self.place_kept(task, file)).collect::<Result<_, _>>()?;
         let manifest = Manifest {
             format: FORMAT,
             task: task.id.clone(),
             input_key: task.input_key,
             outputs,
+            kept_files,
             rejects,
             counts,
             notes: result.notes.clone(),
@@ -241,6 +245,31 @@ impl StepRun<'_> {
         sync_folder(&folder)?;
         self.work.env.digests.insert(&path, written.digest);
         Ok(file)
+    }
+
+    /// Puts a file beside the tables to its place. It is linked where it can be, since weights are large.
+    fn place_kept(&self, task: &TaskPlan, file: &KeptFile) -> Result<FileRecord, StageError> {
+        let path = self.work.folder.join(&file.name);
+        if committed(self.work.folder, task).is_some() {
+            // its name does not tell its content, so what another process has committed is left alone
+            return Ok(FileRecord::kept(file));
+        }
+        let folder = path.parent().unwrap_or(self.work.folder);
+        fs::create_dir_all(folder).map_err(StageError::io("create", folder))?;
+        let draft = folder.join(format!(".draft-{}", lease::unique()));
+        let linked = fs::hard_link(&file.path, &draft).or_else(|_| {
+            fs::copy(&file.path, &draft)?;
+            fs::File::open(&draft)?.sync_all()
+        });
+        linked.and_then(|()| fs::rename(&draft, &path)).map_err(|error| {
+            let _ = fs::remove_file(&draft);
+            StageError::io("write", &path)(error)
+        })?;
+        // two names of one file are not renamed onto each other: the draft is still there then
+        let _ = fs::remove_file(&draft);
+        sync_folder(folder)?;
+        self.work.env.digests.insert(&path, file.digest);
+        Ok(FileRecord::kept(file))
     }
 
     /// Another process was first: its files count, and ours go unless they are the same.

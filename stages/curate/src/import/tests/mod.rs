@@ -96,6 +96,7 @@ impl Project {
                 events: &NoEvents,
                 cancel: &cancel,
                 folder: folder.path(),
+                state: folder.path(),
                 max_errors: self.max_errors,
             };
             let mut task = Task::begin(setup)?;
