@@ -29,3 +29,9 @@ pub static TABLE: Table = Table {
     ],
     own: &[],
 };
+
+/// Name of a checkpoint among others of the same name: with eight digits of its digest.
+pub fn told_apart(checkpoint: &str, digest: &str) -> String {
+    let digits: String = digest.trim_start_matches("sha256:").chars().take(8).collect();
+    format!("{checkpoint} ({digits})")
+}

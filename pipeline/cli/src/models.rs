@@ -281,22 +281,28 @@ pub fn model_set(models: BTreeMap<String, ModelConfig>, opening: Opening) -> Mod
     let store: OnceLock<Result<Arc<CallStore>, String>> = OnceLock::new();
     let weights = local::opener(opening.threads);
     let sources = Arc::new(Sources { models, base: opening.base, made: opening.made, digests: opening.digests });
-    let located = Arc::clone(&sources);
-    let set = ModelSet::new(move |name| {
-        let config = sources.config(name)?;
-        let opened =
-            store.get_or_init(|| CallStore::open(&opening.calls).map(Arc::new).map_err(|error| error.to_string()));
+    let (calls, offline, budget, base) = (opening.calls, opening.offline, opening.budget, sources.base.clone());
+    let open_one = Arc::new(move |config: &ModelConfig, name: &str| {
+        let opened = store.get_or_init(|| CallStore::open(&calls).map(Arc::new).map_err(|error| error.to_string()));
         let calls = opened.clone().map_err(|message| ModelError::config(name, message))?;
         let options = OpenOptions {
-            offline: opening.offline,
-            budget: Arc::clone(&opening.budget),
+            offline,
+            budget: Arc::clone(&budget),
             environment: &|name| variable(name).map(Secret::new),
             timing: Timing::default(),
             weights: Some(Arc::clone(&weights)),
         };
-        open(&config, name, &sources.base, calls, &options)
+        open(config, name, &base, calls, &options)
     });
-    set.locating(move |name| located.weights(name))
+    let (open_named, located) = (Arc::clone(&open_one), Arc::clone(&sources));
+    ModelSet::new(move |name| open_named(&sources.config(name)?, name))
+        .locating(move |name| located.weights(name))
+        .opening_folders(move |folder, digest| open_one(&ModelConfig::weights(folder, digest), &shown(folder)))
+}
+
+/// A folder of weights in messages.
+fn shown(folder: &Path) -> String {
+    folder.file_name().map_or_else(|| folder.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Where models come from.

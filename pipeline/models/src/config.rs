@@ -251,6 +251,32 @@ impl Default for Timing {
 }
 
 impl ModelConfig {
+    /// Weights in this process, known by their digest.
+    pub fn weights(path: &Path, digest: &str) -> Self {
+        Self {
+            engine: Engine::Local,
+            path: Some(path.to_owned()),
+            digest: Some(digest.to_owned()),
+            base_url: None,
+            model: None,
+            revision: None,
+            max_in_flight: None,
+            requests_per_minute: None,
+            tokens_per_minute: None,
+            stream: None,
+            samples_per_request: None,
+            structured_output: None,
+            batch: None,
+            output_terms: None,
+            api_key_env: None,
+            refused_key: RefusedKey,
+            price: None,
+            recordings: Vec::new(),
+            stage: None,
+            checkpoint: None,
+        }
+    }
+
     /// The identity, where the configuration alone tells it: not for weights without a digest.
     pub fn identity(&self) -> Option<ModelId> {
         match (self.engine, &self.model) {

@@ -3,19 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::ModelError;
 use crate::model::Model;
 
 type Opener = Box<dyn Fn(&str) -> Result<Arc<dyn Model>, ModelError> + Send + Sync>;
+type FolderOpener = Box<dyn Fn(&Path, &str) -> Result<Arc<dyn Model>, ModelError> + Send + Sync>;
 type Locator = Box<dyn Fn(&str) -> Result<PathBuf, ModelError> + Send + Sync>;
 
 /// Models by the NAME of `[models.NAME]`.
 pub struct ModelSet {
     opener: Opener,
     locator: Option<Locator>,
+    folder_opener: Option<FolderOpener>,
     opened: Mutex<BTreeMap<String, Arc<dyn Model>>>,
 }
 
@@ -28,7 +30,7 @@ impl fmt::Debug for ModelSet {
 impl ModelSet {
     /// Models that `opener` opens by name.
     pub fn new(opener: impl Fn(&str) -> Result<Arc<dyn Model>, ModelError> + Send + Sync + 'static) -> Self {
-        Self { opener: Box::new(opener), locator: None, opened: Mutex::new(BTreeMap::new()) }
+        Self { opener: Box::new(opener), locator: None, folder_opener: None, opened: Mutex::new(BTreeMap::new()) }
     }
 
     /// Lets `locator` say where the weights of a model lie, for stages that train.
@@ -36,6 +38,27 @@ impl ModelSet {
     pub fn locating(mut self, locator: impl Fn(&str) -> Result<PathBuf, ModelError> + Send + Sync + 'static) -> Self {
         self.locator = Some(Box::new(locator));
         self
+    }
+
+    /// Lets `opener` open weights that no name stands for, given their folder and digest.
+    #[must_use]
+    pub fn opening_folders(
+        mut self,
+        opener: impl Fn(&Path, &str) -> Result<Arc<dyn Model>, ModelError> + Send + Sync + 'static,
+    ) -> Self {
+        self.folder_opener = Some(Box::new(opener));
+        self
+    }
+
+    /// The model in a folder of weights whose digest is `digest`. It is not kept: weights go when the caller is done.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn in_folder(&self, folder: &Path, digest: &str) -> Result<Arc<dyn Model>, ModelError> {
+        match &self.folder_opener {
+            Some(opener) => opener(folder, digest),
+            None => Err(ModelError::config(&folder.display().to_string(), "this run opens no weights")),
+        }
     }
 
     /// Where the weights of this model lie: a `.gguf` file, or a folder in the layout of Hugging Face.

@@ -62,15 +62,20 @@ impl<'a> FirstPass<'a> {
     /// # Errors
     /// When a file is damaged.
     pub fn new(task: &Task<'a>) -> Result<Self, StageError> {
-        Ok(Self {
-            batches: task.look_ahead()?,
+        Ok(Self::over(task, task.look_ahead()?))
+    }
+
+    /// A pass over other rows that a task may read.
+    pub fn over(task: &Task<'a>, batches: Batches<'a>) -> Self {
+        Self {
+            batches,
             stage: task.stage(),
             events: task.events(),
             cancel: task.cancel(),
             rows_at_once: ROWS_AT_ONCE,
             most: usize::MAX,
             stop: None,
-        })
+        }
     }
 
     /// Makes the requests of so many rows at a time; they are in memory together.

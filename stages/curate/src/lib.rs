@@ -13,6 +13,7 @@ mod import;
 mod judge_queries;
 mod judge_traces;
 mod learning_potential;
+mod probe;
 mod prompt;
 mod sample;
 mod select_seeds;
@@ -55,6 +56,7 @@ pub static STAGES: &[StageEntry] = &[
     StageEntry::stage::<judge_traces::JudgeTraces>(),
     StageEntry::stage::<difficulty::Difficulty>(),
     StageEntry::stage::<learning_potential::LearningPotential>(),
+    StageEntry::stage::<probe::Probe>(),
     StageEntry::stage::<prompt::Prompt>(),
     StageEntry::stage::<command::Command>(),
 ];

@@ -3,8 +3,8 @@
 //! Two passes over the rows of a task, see [`crate::calls`]: the first asks, the second makes traces of the answers.
 
 mod passes;
-mod request;
-mod traces;
+pub(crate) mod request;
+pub(crate) mod traces;
 
 use pipeline_core::stage::Estimate;
 use pipeline_core::{

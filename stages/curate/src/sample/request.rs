@@ -19,8 +19,8 @@ use crate::template::Template;
 const READ_TOGETHER: usize = 256;
 
 /// A model and all that its requests share.
-pub(super) struct Asking<'a> {
-    pub(super) model: Arc<dyn Model>,
+pub(crate) struct Asking<'a> {
+    pub(crate) model: Arc<dyn Model>,
     pub(super) sample: &'a Sample,
     preamble: Vec<Message>,
     template: Option<Template>,
@@ -28,9 +28,9 @@ pub(super) struct Asking<'a> {
 }
 
 /// A sample and what is known about it.
-pub(super) struct Told {
-    pub(super) request: Request,
-    pub(super) recorded: Recorded,
+pub(crate) struct Told {
+    pub(crate) request: Request,
+    pub(crate) recorded: Recorded,
 }
 
 /// Whether an answer was cut at its cap.
@@ -47,7 +47,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Asking<'a> {
-    pub(super) fn new(sample: &'a Sample, task: &Task<'_>, model: Arc<dyn Model>) -> Result<Self, StageError> {
+    pub(crate) fn new(sample: &'a Sample, task: &Task<'_>, model: Arc<dyn Model>) -> Result<Self, StageError> {
         let (text, file) = (sample.template.as_deref(), sample.template_file.as_deref());
         let template = Template::given(task, text, file, TEMPLATE)?;
         Ok(Self { model, sample, preamble: sample.preamble(), template, seed: task.seed() })
@@ -63,7 +63,7 @@ impl<'a> Asking<'a> {
     }
 
     /// All requests of some rows, sample by sample within a row.
-    pub(super) fn requests(&self, batch: &RecordBatch) -> Result<Vec<Request>, StageError> {
+    pub(crate) fn requests(&self, batch: &RecordBatch) -> Result<Vec<Request>, StageError> {
         let columns = Self::rows(batch)?;
         let mut requests = Vec::with_capacity(batch.num_rows() * self.sample.n as usize);
         for row in 0..batch.num_rows() {
@@ -89,7 +89,7 @@ impl<'a> Asking<'a> {
     }
 
     /// What is known about every sample of some rows; of one that was cut and asked for again, the second answer.
-    pub(super) fn told(&self, batch: &RecordBatch, used: &mut Used) -> Result<Vec<Told>, StageError> {
+    pub(crate) fn told(&self, batch: &RecordBatch, used: &mut Used) -> Result<Vec<Told>, StageError> {
         let requests = self.requests(batch)?;
         let recorded = self.answers(&requests)?;
         for recorded in &recorded {

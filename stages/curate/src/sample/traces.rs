@@ -6,7 +6,7 @@ use arrow::array::{
     ArrayRef, Float32Builder, Float64Array, Int64Array, ListBuilder, RecordBatch, StringViewArray, StringViewBuilder,
     StructBuilder, UInt32Builder, UInt64Array, new_null_array,
 };
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use pipeline_core::rows;
 use pipeline_core::{StageError, Task, canonical};
 use pipeline_models::{Answer, Message, Request};
@@ -30,14 +30,14 @@ struct Trace {
 }
 
 /// Traces of one batch of queries that wait to be written.
-pub(super) struct Chunk<'a> {
+pub(crate) struct Chunk<'a> {
     batch: &'a RecordBatch,
     traces: Vec<Trace>,
     bytes: usize,
 }
 
 impl<'a> Chunk<'a> {
-    pub(super) fn new(batch: &'a RecordBatch) -> Self {
+    pub(crate) fn new(batch: &'a RecordBatch) -> Self {
         Self { batch, traces: Vec::new(), bytes: 0 }
     }
 
@@ -46,7 +46,7 @@ impl<'a> Chunk<'a> {
         self.batch
     }
 
-    pub(super) fn push(&mut self, row: usize, asking: &Asking<'_>, request: Request, answer: Answer) {
+    pub(crate) fn push(&mut self, row: usize, asking: &Asking<'_>, request: Request, answer: Answer) {
         let asked: usize = request.messages.iter().map(|message| message.content.len()).sum();
         self.bytes += asked + answer.text.len() * 2;
         self.traces.push(Trace { row, model: asking.model.id().to_string(), request, answer });
@@ -58,18 +58,19 @@ impl<'a> Chunk<'a> {
 
     /// Writes what waits, in order.
     pub(super) fn flush(&mut self, task: &mut Task<'_>, sample: &Sample) -> Result<(), StageError> {
+        let batch = self.take(sample, &task.schema()?)?;
+        let tests = new_null_array(&DataType::Utf8View, batch.num_rows());
+        task.write(&rows::with_columns(&batch, &task.schema()?, &[(queries::TESTS, tests)])?)
+    }
+
+    /// What waits as rows of `schema`, in order, with the tests of their queries.
+    pub(crate) fn take(&mut self, sample: &Sample, schema: &SchemaRef) -> Result<RecordBatch, StageError> {
         let traces = std::mem::take(&mut self.traces);
         self.bytes = 0;
-        if traces.is_empty() {
-            return Ok(());
-        }
         let indices = UInt64Array::from_iter_values(traces.iter().map(|trace| trace.row as u64));
         let taken = arrow::compute::take_record_batch(self.batch, &indices)?;
         let ids = rows::texts(&taken, queries::QUERY_ID)?.clone();
-        let mut columns = columns(&traces, sample, &ids);
-        columns.push((queries::TESTS, new_null_array(&DataType::Utf8View, traces.len())));
-        let batch = rows::with_columns(&taken, &task.schema()?, &columns)?;
-        task.write(&batch)
+        rows::with_columns(&taken, schema, &columns(&traces, sample, &ids))
     }
 }
 

@@ -8,10 +8,10 @@
 mod agreement;
 mod panel;
 mod programs;
-mod row;
-mod shelf;
-mod telling;
-mod tools;
+pub(crate) mod row;
+pub(crate) mod shelf;
+pub(crate) mod telling;
+pub(crate) mod tools;
 
 use std::collections::BTreeMap;
 
