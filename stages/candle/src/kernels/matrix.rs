@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
 
 use super::LANES;
 use super::blocks::{self, Blocks};
@@ -108,32 +109,73 @@ impl Matrix {
             y.fill(0.0);
             return;
         }
-        self.products(x, y, false, buffers);
+        let x = Left::rows(x, self.inputs);
+        for (index, y) in y.chunks_mut(ROWS * self.outputs).enumerate() {
+            self.chunk(x, index * ROWS, y, false, buffers);
+        }
         if let Some(bias) = bias {
             y.chunks_exact_mut(self.outputs).for_each(|y| super::add(y, bias));
         }
     }
 
-    /// Adds `x W^T` to `y`: the chains of [`Matrix::multiply`] begin at what is there.
-    pub fn multiply_onto(&self, x: &[f32], y: &mut [f32], buffers: &mut Panels) {
-        if self.inputs > 0 && self.outputs > 0 {
-            self.products(x, y, true, buffers);
-        }
+    /// As [`Matrix::multiply`], without bias and with all threads.
+    pub fn multiply_together(&self, x: &[f32], y: &mut [f32]) {
+        y.fill(0.0);
+        self.multiply_onto(x, y);
     }
 
-    fn products(&self, x: &[f32], y: &mut [f32], is_sum: bool, buffers: &mut Panels) {
-        for (x, y) in x.chunks(ROWS * self.inputs).zip(y.chunks_mut(ROWS * self.outputs)) {
-            let rows = y.len() / self.outputs;
-            // few rows: each weight is read once, in the order of memory; many: rows stay in the cache, block by block
-            let span = if rows <= FEW_ROWS { self.inputs } else { DEPTH };
-            for first in (0..self.inputs).step_by(span) {
-                let depth = span.min(self.inputs - first);
-                let block = if rows <= MOST_ROWS { depth } else { DEPTH };
-                interleave(x, self.inputs, first..first + depth, block, rows, &mut buffers.rows);
-                let Panels { rows: x, weights: unpacked } = &mut *buffers;
-                Arch::new().dispatch(Product { matrix: self, x, rows, first, depth, block, is_sum, unpacked, y });
-            }
+    /// Adds `x W^T` to `y`, with all threads: the chains of [`Matrix::multiply`] begin at what is there.
+    pub fn multiply_onto(&self, x: &[f32], y: &mut [f32]) {
+        self.add_products(Left::rows(x, self.inputs), y);
+    }
+
+    /// Adds `x^T W^T` to `y`, with all threads, for `x` of `[inputs, rows]`.
+    pub fn multiply_columns_onto(&self, x: &[f32], y: &mut [f32]) {
+        self.add_products(Left::columns(x, y.len() / self.outputs.max(1)), y);
+    }
+
+    fn add_products(&self, x: Left<'_>, y: &mut [f32]) {
+        if self.inputs == 0 || self.outputs == 0 {
+            return;
         }
+        let chunks = y.par_chunks_mut(ROWS * self.outputs).enumerate();
+        chunks.for_each_init(Panels::default, |buffers, (index, y)| self.chunk(x, index * ROWS, y, true, buffers));
+    }
+
+    /// A few rows of a product, from row `row` of `x`.
+    fn chunk(&self, x: Left<'_>, row: usize, y: &mut [f32], is_sum: bool, buffers: &mut Panels) {
+        let rows = y.len() / self.outputs;
+        // few rows: each weight is read once, in the order of memory; many: rows stay in the cache, block by block
+        let span = if rows <= FEW_ROWS { self.inputs } else { DEPTH };
+        for first in (0..self.inputs).step_by(span) {
+            let depth = span.min(self.inputs - first);
+            let block = if rows <= MOST_ROWS { depth } else { DEPTH };
+            interleave(x, row, first..first + depth, block, rows, &mut buffers.rows);
+            let Panels { rows: x, weights: unpacked } = &mut *buffers;
+            Arch::new().dispatch(Product { matrix: self, x, rows, first, depth, block, is_sum, unpacked, y });
+        }
+    }
+}
+
+/// What is multiplied, as it lies in memory.
+#[derive(Debug, Clone, Copy)]
+struct Left<'a> {
+    values: &'a [f32],
+    /// Elements from one line to the next.
+    width: usize,
+    /// Whether a line is a column.
+    is_transposed: bool,
+}
+
+impl<'a> Left<'a> {
+    /// Rows of `inputs` elements.
+    fn rows(values: &'a [f32], inputs: usize) -> Self {
+        Self { values, width: inputs, is_transposed: false }
+    }
+
+    /// Columns of `rows` elements.
+    fn columns(values: &'a [f32], rows: usize) -> Self {
+        Self { values, width: rows, is_transposed: true }
     }
 }
 
@@ -144,20 +186,27 @@ fn tiles(rows: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |index| rows / count + usize::from(index < rows % count))
 }
 
-/// Copies columns of `x` block by block, within a block tile by tile, within a tile column by column.
-fn interleave(x: &[f32], inputs: usize, columns: Range<usize>, block: usize, rows: usize, to: &mut Vec<f32>) {
+/// Copies columns of `rows` rows of `x`, from row `first_row`, block by block, within a block tile by tile, within a tile
+/// column by column.
+fn interleave(x: Left<'_>, first_row: usize, columns: Range<usize>, block: usize, rows: usize, to: &mut Vec<f32>) {
     to.resize(rows * columns.len(), 0.0);
     let mut rest = to.as_mut_slice();
     for first in columns.clone().step_by(block) {
         let depth = block.min(columns.end - first);
-        let mut row = 0;
+        let mut row = first_row;
         for height in tiles(rows) {
             let (tile, others) = rest.split_at_mut(height * depth);
             rest = others;
-            for index in 0..height {
-                let source = &x[(row + index) * inputs + first..][..depth];
-                for (slot, value) in tile.chunks_exact_mut(height).zip(source) {
-                    slot[index] = *value;
+            if x.is_transposed {
+                for (index, slot) in tile.chunks_exact_mut(height).enumerate() {
+                    slot.copy_from_slice(&x.values[(first + index) * x.width + row..][..height]);
+                }
+            } else {
+                for index in 0..height {
+                    let source = &x.values[(row + index) * x.width + first..][..depth];
+                    for (slot, value) in tile.chunks_exact_mut(height).zip(source) {
+                        slot[index] = *value;
+                    }
                 }
             }
             row += height;

@@ -12,6 +12,7 @@ mod exp;
 mod matrix;
 mod rounding;
 mod rows;
+mod slopes;
 mod softmax;
 mod tile;
 
@@ -21,7 +22,8 @@ pub use exp::exp;
 pub use matrix::{Matrix, Panels};
 pub use rounding::round_to_8_bits;
 pub use rows::{add, rms_norm, rotate, swiglu};
-pub(crate) use rows::{dot, inverse_rms, scale, sum_of_squares};
+pub(crate) use rows::{dot, inverse_rms, scale};
+pub(crate) use slopes::{AttentionRow, attention_slopes, product, rms_norm_slopes, swiglu_slopes};
 pub use softmax::log_softmax_at;
 pub(crate) use softmax::{log_sum, probabilities};
 

@@ -39,24 +39,6 @@ pub(crate) fn scale(x: &mut [f32], factor: f32) {
     }
 }
 
-/// Sum of squares in the fixed order of lanes.
-pub(crate) fn sum_of_squares(x: &[f32]) -> f32 {
-    Arch::new().dispatch(Squares { x })
-}
-
-struct Squares<'a> {
-    x: &'a [f32],
-}
-
-impl WithSimd for Squares<'_> {
-    type Output = f32;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> f32 {
-        dot(self.x, self.x)
-    }
-}
-
 struct Norm<'a> {
     x: &'a [f32],
     weight: &'a [f32],

@@ -11,14 +11,14 @@
 use std::collections::BTreeMap;
 
 use candle_core::backprop::GradStore;
-use candle_core::{Device, Tensor, Var};
+use candle_core::{Device, Tensor, TensorId, Var};
 use rayon::prelude::*;
 
-use super::TapedNet;
 use super::taped::{Taped, with_elements};
+use super::{Layer, TapedNet};
 use crate::NetError;
 use crate::kernels;
-use crate::ops::{self, Head, HeadSlopes};
+use crate::ops::{self, Head, HeadSlopes, Sink};
 use crate::weights::{EMBEDDING, HEAD, NORM, layer_parts, layer_tensor};
 
 /// Elements whose squares are added in `f32`.
@@ -99,7 +99,7 @@ impl Gradients {
     pub fn norm(&self) -> f64 {
         let square = |buffer: &Vec<f32>| -> f64 {
             let blocks: Vec<f64> =
-                buffer.par_chunks(NORM_BLOCK).map(|block| f64::from(kernels::sum_of_squares(block))).collect();
+                buffer.par_chunks(NORM_BLOCK).map(|block| f64::from(kernels::product(block, block))).collect();
             blocks.iter().sum()
         };
         self.buffers.values().map(square).sum::<f64>().sqrt()
@@ -111,7 +111,11 @@ impl Gradients {
     }
 
     fn buffer(&mut self, name: &str) -> Result<&mut [f32], NetError> {
-        self.get_mut(name).ok_or_else(|| NetError::NoGradient(name.to_owned()))
+        Ok(self.whole(name)?.as_mut_slice())
+    }
+
+    fn whole(&mut self, name: &str) -> Result<&mut Vec<f32>, NetError> {
+        self.buffers.get_mut(name).ok_or_else(|| NetError::NoGradient(name.to_owned()))
     }
 
     /// Adds what a graph's backward gave for a variable.
@@ -143,13 +147,17 @@ impl TapedNet {
         let mut passages = Vec::with_capacity(self.decoder.layers.len());
         for (index, layer) in self.decoder.layers.iter().enumerate() {
             let input = Var::from_tensor(&x)?;
-            let output = layer.pass(&mut taped, index, input.as_tensor().clone())?;
-            x = output.detach();
-            passages.push((input, (checkpointing == Checkpointing::None).then_some(output)));
+            let passage = Passage::new(layer, &mut taped, index, &input)?;
+            x = passage.output.detach();
+            passages.push((input, (checkpointing == Checkpointing::None).then_some(passage)));
         }
         let (readings, mut slope) = self.head_backward(batch, &x, gradients)?;
-        for (index, (input, output)) in passages.into_iter().enumerate().rev() {
-            slope = self.layer_backward(&mut taped, index, &input, output, &slope, gradients)?;
+        for (index, (input, passage)) in passages.into_iter().enumerate().rev() {
+            let passage = match passage {
+                Some(passage) => passage,
+                None => Passage::new(&self.decoder.layers[index], &mut taped, index, &input)?,
+            };
+            slope = self.layer_backward(index, &input, passage, &slope, gradients)?;
         }
         let embedding = gradients.buffer(EMBEDDING)?;
         let hidden = self.config().hidden;
@@ -241,27 +249,58 @@ impl TapedNet {
         Ok((readings, Tensor::from_vec(rows, x.shape(), &Device::Cpu)?))
     }
 
-    /// The gradient of a layer's input from that of its output; those of its weights are added. Without `output` the layer
-    /// is computed again.
+    /// The gradient of a layer's input from that of its output; those of its weights are added.
     fn layer_backward(
         &self,
-        taped: &mut Taped,
         index: usize,
         input: &Var,
-        output: Option<Tensor>,
+        passage: Passage,
         slope: &Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor, NetError> {
-        let output = match output {
-            Some(output) => output,
-            None => self.decoder.layers[index].pass(taped, index, input.as_tensor().clone())?,
-        };
-        let mut slopes = backward(&output, slope)?;
+        let Passage { output, sinks } = passage;
+        let (mut lent, mut others) = (Vec::new(), Vec::new());
         for part in layer_parts(self.config()) {
             let name = layer_tensor(index, part);
-            gradients.take(&name, self.variable(&name)?, &mut slopes)?;
+            let variable = self.variable(&name)?;
+            match sinks.iter().find(|(id, _)| *id == variable.id()) {
+                Some((_, sink)) => {
+                    sink.lend(std::mem::take(gradients.whole(&name)?));
+                    lent.push((name, sink));
+                }
+                None => others.push((name, variable)),
+            }
+        }
+        let outcome = backward(&output, slope);
+        let mut unused = None;
+        // also after a failure: the buffers are the caller's
+        for (name, sink) in lent {
+            let (buffer, is_used) = sink.take_back();
+            *gradients.whole(&name)? = buffer;
+            unused = if is_used { unused } else { Some(name) };
+        }
+        let mut slopes = outcome?;
+        if let Some(name) = unused {
+            return Err(NetError::NoGradient(name));
+        }
+        for (name, variable) in others {
+            gradients.take(&name, variable, &mut slopes)?;
         }
         slopes.remove(input).ok_or_else(|| NetError::NoGradient(format!("input of layer {index}")))
+    }
+}
+
+/// A layer's output with its graph.
+struct Passage {
+    output: Tensor,
+    sinks: Vec<(TensorId, Sink)>,
+}
+
+impl Passage {
+    fn new(layer: &Layer<Var, Var>, taped: &mut Taped, index: usize, input: &Var) -> Result<Self, NetError> {
+        taped.sinks = Some(Vec::new());
+        let output = layer.pass(taped, index, input.as_tensor().clone())?;
+        Ok(Self { output, sinks: taped.sinks.take().unwrap_or_default() })
     }
 }
 

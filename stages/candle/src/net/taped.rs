@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Storage, Tensor, Var};
+use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Storage, Tensor, TensorId, Var};
 
 use super::packed::Panelled;
 use super::{Arithmetic, Decoder, Linear, Net, NetConfig, Rotary};
 use crate::NetError;
 use crate::kernels::Heads;
-use crate::ops::{self, Angles};
+use crate::ops::{self, Angles, Sink};
 use crate::weights::{self, FolderWeights, Form, GgufWeights, Random, Source, Values};
 
 /// A net whose weights are variables.
@@ -129,6 +129,7 @@ impl TapedNet {
             eps: self.config.rms_eps,
             angles: Arc::new(Angles { cos, sin, head_dim }),
             documents: documents.into(),
+            sinks: None,
         })
     }
 
@@ -225,6 +226,8 @@ pub(super) struct Taped {
     eps: f32,
     angles: Arc<Angles>,
     documents: Arc<[usize]>,
+    /// Places for the gradients of the matrices that have been multiplied with, where such are wanted.
+    pub(super) sinks: Option<Vec<(TensorId, Sink)>>,
 }
 
 impl Arithmetic for Taped {
@@ -237,7 +240,14 @@ impl Arithmetic for Taped {
     }
 
     fn linear(&mut self, x: &Tensor, weights: &Linear<Var, Var>) -> Result<Tensor, NetError> {
-        let y = ops::linear(x, &weights.weight)?;
+        let y = match &mut self.sinks {
+            None => ops::linear(x, &weights.weight)?,
+            Some(sinks) => {
+                let sink = Sink::default();
+                sinks.push((weights.weight.id(), sink.clone()));
+                ops::linear_into(x, &weights.weight, sink)?
+            }
+        };
         match &weights.bias {
             Some(bias) => Ok(y.broadcast_add(bias)?),
             None => Ok(y),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
+use rayon::prelude::*;
 
-use super::linear::transposed;
-use super::{copy, elements, output, sizes, tensor};
-use crate::kernels::{self, Matrix, Panels, log_sum};
+use super::{elements, output, read, sizes, tensor};
+use crate::kernels::{self, Matrix, log_sum};
 use crate::net::{Readings, Target};
 
 /// Logits that are held at once: 64 MiB.
@@ -50,39 +50,43 @@ impl<'a> Head<'a> {
         let forward = Matrix::new(self.weights, vocabulary, inputs);
         let back = slopes.is_some().then(|| Matrix::transposed(self.weights, vocabulary, inputs));
         let mut readings = Readings::default();
-        let (mut logits, mut panels) = (Vec::new(), Panels::default());
+        let mut logits = Vec::new();
         let rows = (LOGITS / vocabulary).max(1);
         for (index, targets) in targets.chunks(rows).enumerate() {
             let place = index * rows * inputs..(index * rows + targets.len()) * inputs;
             let x = &x[place.clone()];
             logits.resize(targets.len() * vocabulary, 0.0);
-            forward.multiply(x, None, &mut logits, &mut panels);
-            for (logits, target) in logits.chunks_exact_mut(vocabulary).zip(targets) {
-                readings.push(logits, *target);
-            }
+            forward.multiply_together(x, &mut logits);
+            let rows = logits.par_chunks_exact_mut(vocabulary).zip(targets);
+            readings.extend(&rows.map(|(logits, target)| reading(logits, *target)).collect::<Vec<_>>(), targets);
             if let (Some(slopes), Some(back)) = (&mut slopes, &back) {
-                for (logits, target) in logits.chunks_exact_mut(vocabulary).zip(targets) {
+                logits.par_chunks_exact_mut(vocabulary).zip(targets).for_each(|(logits, target)| {
                     kernels::scale(logits, target.weight);
                     logits[target.token as usize] -= target.weight;
-                }
-                back.multiply_onto(&logits, &mut slopes.rows[place], &mut panels);
-                let columns = transposed(&logits, vocabulary);
-                Matrix::transposed(x, targets.len(), inputs).multiply_onto(&columns, slopes.weights, &mut panels);
+                });
+                back.multiply_onto(&logits, &mut slopes.rows[place]);
+                Matrix::transposed(x, targets.len(), inputs).multiply_columns_onto(&logits, slopes.weights);
             }
         }
         readings
     }
 }
 
+/// Log-probability of a row's target and entropy of the row; its logits become probabilities.
+fn reading(logits: &mut [f32], target: Target) -> (f32, f32) {
+    let (highest, log_sum) = log_sum(logits);
+    let logit = f64::from(logits[target.token as usize]);
+    let log_prob = kernels::rounded(logit - f64::from(highest) - log_sum);
+    (log_prob, kernels::probabilities(logits, kernels::rounded(f64::from(highest) + log_sum)))
+}
+
 impl Readings {
-    /// Reads a row; its logits become probabilities.
-    fn push(&mut self, logits: &mut [f32], target: Target) {
-        let (highest, log_sum) = log_sum(logits);
-        let logit = f64::from(logits[target.token as usize]);
-        let log_prob = kernels::rounded(logit - f64::from(highest) - log_sum);
-        self.log_probs.push(log_prob);
-        self.loss -= f64::from(target.weight) * f64::from(log_prob);
-        self.entropies.push(kernels::probabilities(logits, kernels::rounded(f64::from(highest) + log_sum)));
+    fn extend(&mut self, read: &[(f32, f32)], targets: &[Target]) {
+        for ((log_prob, entropy), target) in read.iter().zip(targets) {
+            self.loss -= f64::from(target.weight) * f64::from(*log_prob);
+            self.log_probs.push(*log_prob);
+            self.entropies.push(*entropy);
+        }
     }
 }
 
@@ -119,10 +123,11 @@ impl CustomOp2 for LogProbs {
 
     fn bwd(&self, x: &Tensor, weight: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let (vocabulary, _) = weight.dims2()?;
-        let (rows, weights, grads) = (copy(x)?, copy(weight)?, copy(grad)?);
+        let grad = grad.contiguous()?;
+        let (rows, weights, grads) = (read(x)?, read(weight)?, read(&grad)?);
         let (mut dx, mut dw) = (vec![0.0; rows.len()], vec![0.0; weights.len()]);
         let slopes = HeadSlopes { rows: &mut dx, weights: &mut dw };
-        Head::new(&weights, vocabulary).read(&rows, &self.weighted(grads.into_iter()), Some(slopes));
+        Head::new(&weights, vocabulary).read(&rows, &self.weighted(grads.iter().copied()), Some(slopes));
         Ok((Some(tensor(dx, x)?), Some(tensor(dw, weight)?)))
     }
 }

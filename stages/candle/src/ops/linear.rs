@@ -1,19 +1,62 @@
 //! Product of rows with a weight matrix, with its backward.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 
-use super::{copy, elements, output, sizes, tensor};
-use crate::kernels::{Matrix, Panels};
+use super::{elements, output, read, sizes, tensor};
+use crate::kernels::Matrix;
 
 /// `x W^T` for `x` of `[rows, in]` and `W` of `[out, in]`.
 ///
 /// # Errors
 /// For other shapes or types.
 pub fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    x.apply_op2(weight, Linear)
+    x.apply_op2(weight, Linear { sink: None })
 }
 
-struct Linear;
+/// As [`linear`], but backward adds the weights' gradient to what is in `sink` instead of making a tensor of it: that of
+/// a large matrix is best added while it is computed.
+pub(crate) fn linear_into(x: &Tensor, weight: &Tensor, sink: Sink) -> Result<Tensor> {
+    x.apply_op2(weight, Linear { sink: Some(sink) })
+}
+
+/// A place for the gradient of a matrix, which is lent to backward.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sink(Arc<Mutex<Lent>>);
+
+#[derive(Debug, Default)]
+struct Lent {
+    buffer: Vec<f32>,
+    is_used: bool,
+}
+
+impl Sink {
+    /// Lends a buffer of the matrix' size.
+    pub(crate) fn lend(&self, buffer: Vec<f32>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Lent { buffer, is_used: false };
+    }
+
+    /// Takes the buffer back; tells whether backward has added to it.
+    pub(crate) fn take_back(&self) -> (Vec<f32>, bool) {
+        let Lent { buffer, is_used } = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        (buffer, is_used)
+    }
+
+    fn add(&self, add: impl FnOnce(&mut [f32]), count: usize) -> Result<()> {
+        let mut lent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lent.buffer.len() != count {
+            bail!("a gradient of {count} elements has a place for {}", lent.buffer.len());
+        }
+        lent.is_used = true;
+        add(&mut lent.buffer);
+        Ok(())
+    }
+}
+
+struct Linear {
+    sink: Option<Sink>,
+}
 
 impl CustomOp2 for Linear {
     fn name(&self) -> &'static str {
@@ -27,42 +70,25 @@ impl CustomOp2 for Linear {
         }
         let matrix = Matrix::new(elements(w, w_at, self.name())?, outputs, inputs);
         let mut y = vec![0.0; rows * outputs];
-        matrix.multiply(elements(x, x_at, self.name())?, None, &mut y, &mut Panels::default());
+        matrix.multiply_onto(elements(x, x_at, self.name())?, &mut y);
         Ok(output(y, (rows, outputs)))
     }
 
+    /// `dx = dy W`, `dW = dy^T x`.
     fn bwd(&self, x: &Tensor, weight: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let (outputs, inputs) = weight.dims2()?;
-        let grads = copy(grad)?;
-        let dx = times(&grads, &copy(weight)?, outputs, inputs);
-        let dw = transposed_times(&grads, &copy(x)?, outputs, inputs);
-        Ok((Some(tensor(dx, x)?), Some(tensor(dw, weight)?)))
-    }
-}
-
-/// `y W` for `y` of `[rows, outputs]` and `W` of `[outputs, inputs]`.
-fn times(y: &[f32], weight: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
-    let mut x = vec![0.0; y.len() / outputs.max(1) * inputs];
-    Matrix::transposed(weight, outputs, inputs).multiply(y, None, &mut x, &mut Panels::default());
-    x
-}
-
-/// `y^T x` for `y` of `[rows, outputs]` and `x` of `[rows, inputs]`.
-fn transposed_times(y: &[f32], x: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
-    let rows = y.len() / outputs.max(1);
-    let mut weight = vec![0.0; outputs * inputs];
-    Matrix::transposed(x, rows, inputs).multiply(&transposed(y, outputs), None, &mut weight, &mut Panels::default());
-    weight
-}
-
-/// `y` of `[rows, width]` as `[width, rows]`.
-pub(super) fn transposed(y: &[f32], width: usize) -> Vec<f32> {
-    let rows = y.len() / width.max(1);
-    let mut columns = vec![0.0; y.len()];
-    for (index, row) in y.chunks_exact(width).enumerate() {
-        for (column, value) in columns.chunks_exact_mut(rows).zip(row) {
-            column[index] = *value;
+        let grad = grad.contiguous()?;
+        let (rows, grads) = (read(x)?, read(&grad)?);
+        let mut dx = vec![0.0; rows.len()];
+        Matrix::transposed(&read(weight)?, outputs, inputs).multiply_onto(&grads, &mut dx);
+        let rows = Matrix::transposed(&rows, rows.len() / inputs.max(1), inputs);
+        let dx = Some(tensor(dx, x)?);
+        if let Some(sink) = &self.sink {
+            sink.add(|dw| rows.multiply_columns_onto(&grads, dw), outputs * inputs)?;
+            return Ok((dx, None));
         }
+        let mut dw = vec![0.0; outputs * inputs];
+        rows.multiply_columns_onto(&grads, &mut dw);
+        Ok((dx, Some(tensor(dw, weight)?)))
     }
-    columns
 }

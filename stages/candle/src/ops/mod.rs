@@ -9,12 +9,15 @@ mod head;
 mod linear;
 mod rows;
 
-use candle_core::{CpuStorage, Layout, Result, Shape, Tensor, bail};
+use std::ops::{Deref, Range};
+
+use candle_core::{CpuStorage, Layout, Result, Shape, Storage, Tensor, bail};
 
 pub use attention::attention;
 pub use head::log_probs;
 pub(crate) use head::{Head, HeadSlopes};
 pub use linear::linear;
+pub(crate) use linear::{Sink, linear_into};
 pub use rows::{Angles, rms_norm, rotate, swiglu};
 
 /// The elements of a contiguous tensor in memory.
@@ -34,9 +37,30 @@ fn sizes(layout: &Layout, op: &str) -> Result<(usize, usize)> {
     }
 }
 
-/// A copy of a tensor's elements in row-major order.
-fn copy(tensor: &Tensor) -> Result<Vec<f32>> {
-    tensor.flatten_all()?.to_vec1()
+/// The elements of a tensor, held for reading.
+struct Elements<S> {
+    storage: S,
+    place: Range<usize>,
+}
+
+impl<S: Deref<Target = Storage>> Deref for Elements<S> {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match &*self.storage {
+            Storage::Cpu(CpuStorage::F32(values)) => &values[self.place.clone()],
+            _ => &[],
+        }
+    }
+}
+
+/// The elements of a contiguous tensor, without a copy.
+fn read(tensor: &Tensor) -> Result<impl Deref<Target = [f32]> + '_> {
+    let (storage, layout) = tensor.storage_and_layout();
+    match (&*storage, layout.contiguous_offsets()) {
+        (Storage::Cpu(CpuStorage::F32(_)), Some((start, end))) => Ok(Elements { storage, place: start..end }),
+        _ => bail!("backward needs contiguous tensors in f32 on the processor"),
+    }
 }
 
 /// A tensor of the shape of `like`.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor, bail};
 
-use super::{copy, elements, output, sizes, tensor};
-use crate::kernels::{self, dot, inverse_rms};
+use super::{elements, output, read, sizes, tensor};
+use crate::kernels;
 
 /// Root-mean-square norm of each row of `x` (`[rows, width]`), times `weight` (`[width]`).
 ///
@@ -62,21 +62,11 @@ impl CustomOp2 for RmsNorm {
         Ok(output(y, (rows, width)))
     }
 
-    /// With `r = 1 / sqrt(mean(x^2) + eps)` and `h = w g`: `dx = r h - x r^3 mean(h x)`, `dw = sum over rows of g x r`.
     fn bwd(&self, x: &Tensor, weight: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let (rows, weights, grads) = (copy(x)?, copy(weight)?, copy(grad)?);
-        let width = weights.len();
-        let (mut dx, mut dw) = (vec![0.0; rows.len()], vec![0.0; width]);
-        let both = rows.chunks_exact(width).zip(grads.chunks_exact(width));
-        for ((x, grad), dx) in both.zip(dx.chunks_exact_mut(width)) {
-            let r = inverse_rms(x, self.eps);
-            let scaled: Vec<f32> = grad.iter().zip(&weights).map(|(grad, weight)| grad * weight).collect();
-            let mean = dot(&scaled, x) / width as f32;
-            for i in 0..width {
-                dx[i] = r * (scaled[i] - x[i] * r * r * mean);
-                dw[i] += grad[i] * x[i] * r;
-            }
-        }
+        let grad = grad.contiguous()?;
+        let (rows, weights, grads) = (read(x)?, read(weight)?, read(&grad)?);
+        let (mut dx, mut dw) = (vec![0.0; rows.len()], vec![0.0; weights.len()]);
+        kernels::rms_norm_slopes(&rows, &weights, self.eps, &grads, &mut dx, &mut dw);
         Ok((Some(tensor(dx, x)?), Some(tensor(dw, weight)?)))
     }
 }
@@ -103,7 +93,7 @@ impl CustomOp1 for Rotate {
 
     /// A rotation's transpose is the rotation back.
     fn bwd(&self, x: &Tensor, _: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
-        let mut dx = copy(grad)?;
+        let mut dx = read(&grad.contiguous()?)?.to_vec();
         let sin: Vec<f32> = self.angles.sin.iter().map(|sin| -sin).collect();
         kernels::rotate(&mut dx, &self.angles.cos, &sin, self.angles.head_dim);
         Ok(Some(tensor(dx, x)?))
@@ -126,16 +116,11 @@ impl CustomOp2 for SwiGlu {
         Ok(output(y, at.shape().clone()))
     }
 
-    /// With `s = 1 / (1 + e^-x)`: `silu'(x) = s (1 + x (1 - s))`.
     fn bwd(&self, gate: &Tensor, up: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let (gates, ups, grads) = (copy(gate)?, copy(up)?, copy(grad)?);
-        let mut d_gate = Vec::with_capacity(gates.len());
-        let mut d_up = Vec::with_capacity(gates.len());
-        for ((x, up), grad) in gates.iter().zip(&ups).zip(&grads) {
-            let s = 1.0 / (1.0 + kernels::exp(-x));
-            d_gate.push(grad * up * s * (1.0 + x * (1.0 - s)));
-            d_up.push(grad * x * s);
-        }
+        let grad = grad.contiguous()?;
+        let (gates, ups, grads) = (read(gate)?, read(up)?, read(&grad)?);
+        let (mut d_gate, mut d_up) = (vec![0.0; gates.len()], vec![0.0; ups.len()]);
+        kernels::swiglu_slopes(&gates, &ups, &grads, &mut d_gate, &mut d_up);
         Ok((Some(tensor(d_gate, gate)?), Some(tensor(d_up, up)?)))
     }
 }
