@@ -190,6 +190,33 @@ fn every_variable_has_a_gradient_in_every_mode() {
 }
 
 #[test]
+fn gradients_are_the_same_bits_for_any_number_of_threads() {
+    let (net, expected) = (TapedNet::load(&folder("qwen2")).unwrap(), Expected::of("qwen2"));
+    let with_threads = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| gradients(&net, &mean_batch(&expected), Checkpointing::Layers))
+    };
+    let (alone, readings) = with_threads(1);
+    for threads in [2, 3, 7] {
+        let (gradients, other) = with_threads(threads);
+        assert!(gradients == alone && other == readings, "{threads} threads");
+        assert_eq!(gradients.norm().to_bits(), alone.norm().to_bits());
+    }
+}
+
+#[test]
+fn gradients_are_added_to_what_is_there() {
+    let (net, expected) = (TapedNet::load(&folder("llama")).unwrap(), Expected::of("llama"));
+    let (once, _) = gradients(&net, &mean_batch(&expected), Checkpointing::Layers);
+    let mut twice = once.clone();
+    net.backward(&mean_batch(&expected), Checkpointing::Layers, &mut twice).unwrap();
+    for ((key, once), (_, twice)) in once.iter().zip(twice.iter()) {
+        let doubled: Vec<f32> = once.iter().map(|value| 2.0 * value).collect();
+        assert!(relative_difference(twice, &doubled) < 2e-6, "{key}");
+    }
+}
+
+#[test]
 fn packed_documents_have_the_gradients_and_readings_of_documents_alone() {
     for name in ["llama", "qwen2"] {
         let (net, expected) = (TapedNet::load(&folder(name)).unwrap(), Expected::of(name));

@@ -14,6 +14,10 @@ use std::time::Instant;
 use stage_candle::{Architecture, Checkpointing, Gradients, NetConfig, RopeScaling, TapedNet};
 use stage_train::{Example, Micro, Options, Schedule, Trainer};
 
+/// The program's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const LENGTH: usize = 512;
 const ROUNDS: usize = 3;
 /// Ticks of a second in `/proc/self/stat`, on every Linux.

@@ -7,7 +7,6 @@
 mod adamw;
 mod checkpoint;
 mod error;
-mod estimate;
 mod folder;
 mod merge;
 mod pack;
@@ -19,7 +18,6 @@ mod trainer;
 pub use adamw::{AdamW, AdamWOptions, Moments};
 pub use checkpoint::{Checkpoints, Position};
 pub use error::TrainError;
-pub use estimate::{Estimate, mean, pass_at_k};
 pub use folder::{ModelFiles, save_folder};
 pub use merge::{Merged, merge};
 pub use pack::{Packed, pack, shuffled};

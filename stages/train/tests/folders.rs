@@ -96,6 +96,27 @@ fn sixteen_bits_are_the_nearest_ones() {
     assert!(config.contains("\"dtype\": \"bfloat16\""), "{config}");
 }
 
+/// The sample model of the project (`datasets/quickstart/fetch_model.sh`), where it is cached.
+#[test]
+fn a_gguf_file_becomes_a_folder_with_the_same_ids_and_weights() {
+    let file = std::env::home_dir().unwrap().join(".cache/pipeline/models/smollm2-135m-instruct-q4_1.gguf");
+    if !file.exists() {
+        println!("skipped: fetch the sample model first");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model");
+    let net = TapedNet::load(&file).unwrap();
+    save_folder(&net, &ModelFiles::open(&file).unwrap(), &path, Storage::F32).unwrap();
+    let loaded = TapedNet::load(&path).unwrap();
+    assert_eq!(loaded.config(), net.config());
+    assert!(weights(&loaded) == weights(&net));
+    let (before, after) = (LocalModel::open(&file).unwrap(), LocalModel::open(&path).unwrap());
+    assert_eq!(before.tokenizer().digest(), after.tokenizer().digest());
+    assert_eq!(before.template().unwrap().digest(), after.template().unwrap().digest());
+    assert_eq!(before.ends(), after.ends());
+}
+
 #[test]
 fn a_folder_that_is_there_is_not_written_over() {
     let folder = tempfile::tempdir().unwrap();

@@ -362,3 +362,40 @@ impl Product<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn numbers(count: usize, salt: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * 7919 + salt * 104_729 + i * i * 31) % 2003) as f32 / 1001.5 - 1.0).collect()
+    }
+
+    fn transposed(x: &[f32], width: usize) -> Vec<f32> {
+        (0..width).flat_map(|column| x.iter().skip(column).step_by(width).copied().collect::<Vec<_>>()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn products_that_are_added_continue_the_chain_whatever_the_layout(
+            rows in 1_usize..210, inputs in 1_usize..530, outputs in 1_usize..40,
+        ) {
+            let (x, weights, start) = (numbers(rows * inputs, 1), numbers(outputs * inputs, 2), numbers(rows * outputs, 3));
+            let mut expected = start.clone();
+            for (place, sum) in expected.iter_mut().enumerate() {
+                let (x, weights) = (&x[place / outputs * inputs..][..inputs], &weights[place % outputs * inputs..]);
+                *sum = x.iter().zip(weights).fold(*sum, |sum, (x, weight)| x.mul_add(*weight, sum));
+            }
+            for matrix in [Matrix::new(&weights, outputs, inputs), Matrix::transposed(&transposed(&weights, inputs), inputs, outputs)] {
+                let (mut by_rows, mut by_columns) = (start.clone(), start.clone());
+                matrix.multiply_onto(&x, &mut by_rows);
+                matrix.multiply_columns_onto(&transposed(&x, inputs), &mut by_columns);
+                prop_assert!(by_rows == expected, "rows");
+                prop_assert!(by_columns == expected, "columns");
+            }
+        }
+    }
+}
