@@ -10,7 +10,8 @@ use pipeline_core::testing::conformance_with;
 use pipeline_models::{
     Answer, Ensured, Model, ModelError, ModelId, ModelSet, Progress, Recorded, Request, Score, ScoreRequest,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
+use stage_phases::NewModel;
 
 /// Answers every request with its last message, or with the least that its JSON schema allows, and finds every text
 /// likely.
@@ -85,7 +86,14 @@ fn least(schema: &Value) -> Value {
 #[test]
 fn every_kind_does_on_its_example_what_kinds_must_do() {
     let mut services = Services::default();
-    services.insert(Arc::new(ModelSet::new(|name| Ok(Arc::new(Echo(ModelId::named(name, None))) as Arc<dyn Model>))));
+    let folder = tempfile::tempdir().unwrap();
+    let weights = folder.path().join("model");
+    let tiny = json!({ "hidden": 16, "layers": 1, "heads": 2, "kv_heads": 1, "context": 128 });
+    serde_json::from_value::<NewModel>(tiny).unwrap().write(1, &weights).unwrap();
+    let set = ModelSet::new(|name| Ok(Arc::new(Echo(ModelId::named(name, None))) as Arc<dyn Model>))
+        .opening_folders(|_, digest| Ok(Arc::new(Echo(ModelId::weights(digest, "f32"))) as Arc<dyn Model>))
+        .locating(move |_| Ok(weights.clone()));
+    services.insert(Arc::new(set));
     let registry = pipeline_cli::registry();
     assert!(registry.0.len() >= 13);
     for entry in &registry.0 {

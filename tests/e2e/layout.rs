@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::repository;
 
-const ALLOWED: [(&str, &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("schemas", &[]),
     ("pipeline-core", &["schemas"]),
     ("pipeline-engine", &["pipeline-core", "schemas"]),
@@ -18,6 +18,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("stage-tokens", &[]),
     ("stage-candle", &["pipeline-models", "stage-tokens"]),
     ("stage-train", &["stage-candle", "stage-tokens"]),
+    ("stage-phases", &["pipeline-core", "pipeline-models", "schemas", "stage-candle", "stage-tokens", "stage-train"]),
     ("stage-text", &[]),
     ("stage-verify", &[]),
     ("stage-curate", &["pipeline-core", "pipeline-models", "schemas", "stage-text", "stage-verify"]),

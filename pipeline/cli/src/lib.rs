@@ -21,7 +21,7 @@ pub use exit::Exit;
 
 /// Every kind of this program, in the order data meets them.
 pub fn registry() -> Registry {
-    Registry::new(&[stage_curate::STAGES, stage_relational::STAGES])
+    Registry::new(&[stage_curate::STAGES, stage_relational::STAGES, stage_phases::STAGES])
 }
 
 /// Runs the program with the arguments of this process and the kinds of `registry`.

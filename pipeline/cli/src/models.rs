@@ -95,7 +95,7 @@ fn settle_digest(
         );
         return Err(DagError::new(message).at(place("path")).with_hint(hint));
     }
-    let found = local::digest(&path, digests)
+    let found = stage_phases::digest(&path, digests)
         .map_err(|error| DagError::new(format!("model `{name}`: {error}")).at(place("path")))?;
     match &config.digest {
         Some(expected) if *expected != found => {
@@ -323,7 +323,8 @@ impl Sources {
         let folder = folder.ok_or_else(|| wrong(format!("stage `{stage}` has no output yet; run it first")))?;
         let checkpoint = Checkpoint::find(&folder, config.checkpoint.as_deref())
             .map_err(|message| wrong(format!("stage `{stage}`: {message}")))?;
-        let found = local::digest(&checkpoint.folder, &self.digests).map_err(|error| wrong(error.to_string()))?;
+        let found =
+            stage_phases::digest(&checkpoint.folder, &self.digests).map_err(|error| wrong(error.to_string()))?;
         if found != checkpoint.digest {
             let place = checkpoint.folder.display();
             return Err(wrong(format!("the weights `{place}` are not those that stage `{stage}` wrote; force it")));

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use pipeline_core::{Event, EventSink, Spent};
 use pipeline_engine::record;
 
@@ -67,13 +67,29 @@ impl Calls {
 
     /// A line about a stage that has been at work for a while.
     fn in_between(&mut self, event: &Event) -> Option<String> {
-        let Event::Calls { stage, .. } = event else { return None };
+        let (stage, figures) = match event {
+            Event::Calls { stage, .. } => (stage, None),
+            Event::Trained { stage, .. } => (stage, trained(event)),
+            _ => return None,
+        };
         if self.told.elapsed() < BETWEEN_LINES {
             return None;
         }
         self.told = Instant::now();
-        Some(format!(" at work{:<11} {stage:<14} {}", "", self.live()))
+        Some(format!(" at work{:<11} {stage:<14} {}", "", figures.unwrap_or_else(|| self.live())))
     }
+}
+
+/// A step of training in words.
+fn trained(event: &Event) -> Option<String> {
+    let Event::Trained { step, steps, loss, learning_rate, gradient_norm, tokens_per_second, seconds_left, .. } = event
+    else {
+        return None;
+    };
+    let left = HumanDuration(Duration::from_secs_f64(seconds_left.clamp(0.0, 1e9)));
+    Some(format!(
+        "step {step} of {steps}, loss {loss:.4}, gradient {gradient_norm:.3}, rate {learning_rate:.2e}, {tokens_per_second:.0} tokens/s, {left} left"
+    ))
 }
 
 /// What calls cost, in words: `12 answers asked for, 3 at hand, 1,234 tokens in (500 cached), 567 out, 0.0123 USD`.
@@ -157,6 +173,9 @@ impl EventSink for Terminal {
             Event::Calls { .. } => {
                 let message = format!("· {}", state.calls.live());
                 state.bar.set_message(message);
+            }
+            Event::Trained { .. } => {
+                state.bar.set_message(trained(event).map_or_else(String::new, |it| format!("· {it}")));
             }
             _ => {}
         }

@@ -56,6 +56,25 @@ pub enum Event {
         #[serde(flatten)]
         spent: Spent,
     },
+    /// A step of training.
+    Trained {
+        /// Stage.
+        stage: String,
+        /// The step, from 1.
+        step: u64,
+        /// Steps of the stage.
+        steps: u64,
+        /// Mean loss of the step, nats a supervised token.
+        loss: f64,
+        /// Its learning rate.
+        learning_rate: f64,
+        /// Norm of the gradient before clipping.
+        gradient_norm: f64,
+        /// All tokens that go through the net in a second, since the stage began to train.
+        tokens_per_second: f64,
+        /// Seconds left at this speed.
+        seconds_left: f64,
+    },
     /// What a program of the user's printed, at most its last lines.
     Printed {
         /// Stage.

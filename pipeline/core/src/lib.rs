@@ -5,6 +5,7 @@
 //! they wrote.
 
 pub mod canonical;
+pub mod checkpoints;
 pub mod digest;
 pub mod env;
 pub mod error;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringViewArray,
-    StructArray, UInt64Array,
+    StructArray, UInt32Array, UInt64Array,
 };
 use arrow::compute;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef, UInt32Type};
 use schemas::ids::MessageRef;
+use schemas::{queries, traces};
 
 use crate::error::StageError;
 
@@ -113,6 +114,78 @@ impl<'a> Messages<'a> {
             })
             .collect()
     }
+}
+
+/// What a student is scored and trained on: conversations with the responses that follow them, borrowed row by row.
+#[derive(Debug)]
+pub struct Conversations<'a> {
+    messages: Messages<'a>,
+    responses: &'a StringViewArray,
+    finish_reasons: &'a StringViewArray,
+    token_ids: &'a ListArray,
+    tokenizers: &'a StringViewArray,
+}
+
+/// A conversation with its response.
+#[derive(Debug, Clone)]
+pub struct Conversation<'a> {
+    /// What comes before the response; at least one message.
+    pub messages: Vec<MessageRef<'a>>,
+    /// The response, not empty.
+    pub response: &'a str,
+    /// Whether the response is complete, so that the token that ends a turn follows it.
+    pub is_complete: bool,
+    /// Ids of the response as they were drawn, where a tokenizer is named.
+    pub token_ids: Option<Vec<u32>>,
+    /// Digest of the tokenizer behind `token_ids`.
+    pub tokenizer: Option<&'a str>,
+}
+
+impl<'a> Conversations<'a> {
+    /// Binds the columns of a batch of traces: `messages`, never `request_messages`.
+    ///
+    /// # Errors
+    /// When one is missing or of another type.
+    pub fn new(batch: &'a RecordBatch) -> Result<Self, StageError> {
+        Ok(Self {
+            messages: Messages::new(batch, queries::MESSAGES)?,
+            responses: texts(batch, traces::RESPONSE)?,
+            finish_reasons: texts(batch, traces::FINISH_REASON)?,
+            token_ids: lists(batch, traces::TOKEN_IDS)?,
+            tokenizers: texts(batch, traces::TOKENIZER)?,
+        })
+    }
+
+    /// The conversation of a row.
+    ///
+    /// # Errors
+    /// The reason why there is none: `no_messages` or `no_response`.
+    pub fn at(&self, row: usize) -> Result<Conversation<'a>, &'static str> {
+        let messages = self.messages.at(row);
+        if messages.is_empty() {
+            return Err("no_messages");
+        }
+        let response = text_at(self.responses, row).filter(|response| !response.is_empty()).ok_or("no_response")?;
+        let tokenizer = text_at(self.tokenizers, row);
+        let token_ids = tokenizer.and_then(|_| ids_at(self.token_ids, row));
+        Ok(Conversation {
+            messages,
+            response,
+            is_complete: text_at(self.finish_reasons, row) == Some("stop"),
+            tokenizer: tokenizer.filter(|_| token_ids.is_some()),
+            token_ids,
+        })
+    }
+}
+
+/// The token ids of a row; none where some are missing.
+fn ids_at(lists: &ListArray, row: usize) -> Option<Vec<u32>> {
+    if lists.is_null(row) {
+        return None;
+    }
+    let values = lists.value(row);
+    let ids: &UInt32Array = values.as_primitive_opt::<UInt32Type>()?;
+    (ids.null_count() == 0 && !ids.is_empty()).then(|| ids.values().to_vec())
 }
 
 /// A column of instruction constraints, borrowed row by row.

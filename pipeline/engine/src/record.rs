@@ -106,9 +106,11 @@ impl EventSink for Several<'_> {
 /// The line that a person reads for an event; `None` for those that only move a progress bar.
 pub fn line(event: &Event) -> Option<String> {
     let line = match event {
-        Event::RunStarted { .. } | Event::Progress { .. } | Event::Calls { .. } | Event::TaskCommitted { .. } => {
-            return None;
-        }
+        Event::RunStarted { .. }
+        | Event::Progress { .. }
+        | Event::Calls { .. }
+        | Event::Trained { .. }
+        | Event::TaskCommitted { .. } => return None,
         Event::RunFinished { complete, seconds } => {
             format!(" {}  {seconds:.1} s", if *complete { "complete" } else { "incomplete" })
         }

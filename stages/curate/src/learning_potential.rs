@@ -7,11 +7,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, ListArray, RecordBatch, StringViewArray, UInt32Array, UInt64Array,
-};
-use arrow::datatypes::UInt32Type;
-use pipeline_core::rows::{self, Messages, text_at};
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, UInt64Array};
+use pipeline_core::rows::{self, Conversation, Conversations};
 use pipeline_core::stage::Estimate;
 use pipeline_core::{Example, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, Task};
 use pipeline_models::{Message, Model, Recorded, Score, ScoreRequest};
@@ -34,15 +31,6 @@ use crate::calls::{self, Used};
 pub struct LearningPotential {
     /// Name of a model in `[models]`: the student.
     model: String,
-}
-
-/// The columns that requests are made of.
-struct Rows<'a> {
-    messages: Messages<'a>,
-    responses: &'a StringViewArray,
-    finish_reasons: &'a StringViewArray,
-    token_ids: &'a ListArray,
-    tokenizers: &'a StringViewArray,
 }
 
 impl Stage for LearningPotential {
@@ -98,18 +86,18 @@ impl Stage for LearningPotential {
 
 /// The requests of all rows of a batch that can be scored.
 fn requests(batch: &RecordBatch) -> Result<Vec<ScoreRequest>, StageError> {
-    let rows = Rows::new(batch)?;
-    Ok((0..batch.num_rows()).filter_map(|row| rows.request(row).ok()).collect())
+    let rows = Conversations::new(batch)?;
+    Ok((0..batch.num_rows()).filter_map(|row| request(&rows, row).ok()).collect())
 }
 
 /// Writes the rows of a batch with their scores; returns the number of rows that lack one for a passing reason.
 fn collect(task: &mut Task<'_>, model: &dyn Model, batch: &RecordBatch, used: &mut Used) -> Result<u64, StageError> {
-    let rows = Rows::new(batch)?;
+    let rows = Conversations::new(batch)?;
     let (mut kept, mut potentials) = (Vec::new(), Vec::new());
     let (mut fallen, mut rejections) = (Vec::new(), Vec::new());
     let mut missing = 0;
     for (row, number) in (0_u64..).zip(0..batch.num_rows()) {
-        let outcome = match rows.request(number) {
+        let outcome = match request(&rows, number) {
             Err(rejection) => Err(rejection),
             Ok(request) => {
                 let recorded = model.score_of(&request).map_err(|error| calls::model_error(&error))?;
@@ -151,56 +139,22 @@ fn potential(score: Score) -> f64 {
     -score.log_prob / f64::from(score.tokens) + 0.0
 }
 
-impl<'a> Rows<'a> {
-    fn new(batch: &'a RecordBatch) -> Result<Self, StageError> {
-        Ok(Self {
-            messages: Messages::new(batch, queries::MESSAGES)?,
-            responses: rows::texts(batch, traces::RESPONSE)?,
-            finish_reasons: rows::texts(batch, traces::FINISH_REASON)?,
-            token_ids: rows::lists(batch, traces::TOKEN_IDS)?,
-            tokenizers: rows::texts(batch, traces::TOKENIZER)?,
-        })
-    }
-
-    /// What is to be scored of a row, or why nothing can be.
-    fn request(&self, row: usize) -> Result<ScoreRequest, Rejection> {
-        let messages: Vec<Message> = self
-            .messages
-            .at(row)
-            .into_iter()
-            .map(|message| Message {
-                role: message.role.to_owned(),
-                content: message.content.to_owned(),
-                tool_calls: message.tool_calls.map(str::to_owned),
-            })
-            .collect();
-        if messages.is_empty() {
-            return Err(Rejection::new("no_messages", None));
-        }
-        let response = text_at(self.responses, row).filter(|response| !response.is_empty());
-        let Some(response) = response else {
-            return Err(Rejection::new("no_response", None));
-        };
-        let tokenizer = text_at(self.tokenizers, row);
-        let token_ids = tokenizer.and_then(|_| ids_at(self.token_ids, row));
-        Ok(ScoreRequest {
-            messages,
-            response: response.to_owned(),
-            is_complete: text_at(self.finish_reasons, row) == Some("stop"),
-            tokenizer: token_ids.as_ref().and(tokenizer).map(str::to_owned),
-            token_ids,
-        })
-    }
-}
-
-/// The token ids of a row; none where some are missing.
-fn ids_at(lists: &ListArray, row: usize) -> Option<Vec<u32>> {
-    if lists.is_null(row) {
-        return None;
-    }
-    let values = lists.value(row);
-    let ids: &UInt32Array = values.as_primitive_opt::<UInt32Type>()?;
-    (ids.null_count() == 0 && !ids.is_empty()).then(|| ids.values().to_vec())
+/// What is to be scored of a row, or why nothing can be.
+fn request(rows: &Conversations<'_>, row: usize) -> Result<ScoreRequest, Rejection> {
+    let Conversation { messages, response, is_complete, token_ids, tokenizer } =
+        rows.at(row).map_err(|reason| Rejection::new(reason, None))?;
+    let messages = messages.into_iter().map(|message| Message {
+        role: message.role.to_owned(),
+        content: message.content.to_owned(),
+        tool_calls: message.tool_calls.map(str::to_owned),
+    });
+    Ok(ScoreRequest {
+        messages: messages.collect(),
+        response: response.to_owned(),
+        is_complete,
+        tokenizer: tokenizer.map(str::to_owned),
+        token_ids,
+    })
 }
 
 #[cfg(test)]

@@ -176,6 +176,20 @@ impl Trainer {
         Ok(StepReport { step, rate, loss, entropy, supervised, tokens, gradient_norm })
     }
 
+    /// Names of the variables that get no gradient from a micro-batch, or one that is no finite number: they would never
+    /// learn, and the loss would not show it. The net stays as it is.
+    ///
+    /// # Errors
+    /// When the batch contradicts itself.
+    pub fn without_gradient(&self, micro: &Micro) -> Result<Vec<String>, TrainError> {
+        let mut gradients = Gradients::zeros(&self.net);
+        self.net.backward(&micro.batch, self.options.checkpointing, &mut gradients)?;
+        let is_still = |gradient: &[f32]| {
+            gradient.iter().all(|slope| *slope == 0.0) || gradient.iter().any(|slope| !slope.is_finite())
+        };
+        Ok(gradients.iter().filter(|(_, gradient)| is_still(gradient)).map(|(name, _)| name.to_owned()).collect())
+    }
+
     /// Mean of `-ln p` over supervised tokens, and their number; the net stays as it is. `None` without any.
     ///
     /// # Errors

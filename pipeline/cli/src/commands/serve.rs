@@ -12,7 +12,7 @@ use stage_candle::decode::ServiceOptions;
 use crate::args::Serve;
 use crate::exit::{Exit, Failure};
 use crate::session::variable;
-use crate::{local, models, output};
+use crate::{models, output};
 
 /// How long answers in flight may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ fn find(model: &Path) -> Result<Weights, Failure> {
     if name.is_empty() {
         return Err(Failure::usage(format!("the model `{}` has no name that can be sent", model.display())));
     }
-    let digest = local::digest(model, &FileDigests::default())?;
+    let digest = stage_phases::digest(model, &FileDigests::default())?;
     Ok(Weights { path: model.to_owned(), name: name.to_owned(), digest })
 }
 

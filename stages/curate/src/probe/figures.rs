@@ -160,7 +160,24 @@ mod tests {
         assert_eq!((of_math.value.to_bits(), of_math.std_err), (1.0_f64.to_bits(), None));
     }
 
+    /// The chance over all subsets of the answers, counted one by one.
+    fn counted(n: u32, correct: u32, k: u32) -> f64 {
+        let subsets = (0_u32..1 << n).filter(|subset| subset.count_ones() == k);
+        let (mut all, mut passed) = (0.0, 0.0);
+        for subset in subsets {
+            all += 1.0;
+            passed += f64::from(u8::from(subset & ((1 << correct) - 1) != 0));
+        }
+        passed / all
+    }
+
     proptest! {
+        #[test]
+        fn the_estimate_is_the_share_of_subsets_with_a_correct_answer(n in 1_u32..11, correct in 0_u32..11, k in 1_u32..11) {
+            let (correct, k) = (correct.min(n), k.min(n));
+            prop_assert!((solved(n, correct).pass_at(k) - counted(n, correct, k)).abs() < 1e-12);
+        }
+
         #[test]
         fn pass_at_k_is_a_chance_that_grows_with_k_and_with_correct_answers(n in 1_u32..40, correct in 0_u32..40, k in 1_u32..40) {
             let (correct, k) = (correct.min(n), k.min(n));

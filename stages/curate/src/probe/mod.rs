@@ -7,13 +7,13 @@
 mod figures;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{
     Array as _, ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray, UInt64Array, new_null_array,
 };
 use arrow::datatypes::{DataType, Field};
+use pipeline_core::checkpoints::{Checkpoint, of_port};
 use pipeline_core::rows::{self, text_at};
 use pipeline_core::{
     Env, Example, External, Output, ParamError, Port, Ports, Rejection, Stage, StageError, Step, TableType, Task,
@@ -186,7 +186,7 @@ impl Stage for Probe {
 
     fn run(&self, _step: &Step, task: &mut Task<'_>) -> Result<(), StageError> {
         let (sample, verify) = self.parts()?;
-        let found = Found::all(task)?;
+        let found = of_port(task, CHECKPOINTS)?;
         let models = task.env().services.get::<ModelSet>();
         let models = models.ok_or_else(|| StageError::Internal("no models are registered".to_owned()))?;
         let (used, queries) = (Used::default(), Vec::new());
@@ -215,47 +215,6 @@ impl Probe {
         let sample: Sample = serde_json::from_value(asking).map_err(wrong)?;
         sample.validate()?;
         Ok((sample, serde_json::from_value(json!({ "extraction": self.extraction })).map_err(wrong)?))
-    }
-}
-
-/// A checkpoint and where it lies.
-struct Found {
-    subject: String,
-    step: i64,
-    folder: PathBuf,
-    digest: String,
-}
-
-impl Found {
-    /// The checkpoints of all inputs, in order. Of those with one name, each is called by its digest too.
-    fn all(task: &Task<'_>) -> Result<Vec<Self>, StageError> {
-        let mut found = Vec::new();
-        let mut batches = task.port_batches(CHECKPOINTS, None)?;
-        while let Some(batch) = batches.next() {
-            let batch = batch?;
-            let input = batches.input();
-            let version = task.port(CHECKPOINTS).get(input).and_then(|given| given.files.first());
-            let version = version.and_then(|file| file.path.parent()).and_then(Path::parent).unwrap_or(Path::new(""));
-            let names = rows::texts(&batch, checkpoints::CHECKPOINT)?;
-            let steps = rows::integers(&batch, checkpoints::STEP)?;
-            let digests = rows::texts(&batch, checkpoints::DIGEST)?;
-            for row in 0..batch.num_rows() {
-                let name = names.value(row);
-                found.push(Self {
-                    subject: name.to_owned(),
-                    step: steps.value(row),
-                    folder: version.join(checkpoints::FOLDER).join(name),
-                    digest: digests.value(row).to_owned(),
-                });
-            }
-        }
-        let subjects: Vec<String> = found.iter().map(|one| one.subject.clone()).collect();
-        for one in &mut found {
-            if subjects.iter().filter(|subject| **subject == one.subject).count() > 1 {
-                one.subject = checkpoints::told_apart(&one.subject, &one.digest);
-            }
-        }
-        Ok(found)
     }
 }
 
@@ -382,7 +341,7 @@ impl Probing<'_> {
     }
 
     /// Writes the figures of all checkpoints, and the queries that could not be judged as rejects.
-    fn finish(self, task: &mut Task<'_>, found: &[Found]) -> Result<(), StageError> {
+    fn finish(self, task: &mut Task<'_>, found: &[Checkpoint]) -> Result<(), StageError> {
         let mut first_query = 0;
         for batch in task.port_batches("rows", None)? {
             let batch = batch?;
@@ -407,7 +366,7 @@ impl Probing<'_> {
 }
 
 /// Pass@1 and Pass@K over all queries, for people.
-fn summary(rows: &[(&Found, Figure)]) -> Value {
+fn summary(rows: &[(&Checkpoint, Figure)]) -> Value {
     let mut by_checkpoint: BTreeMap<&str, Value> = BTreeMap::new();
     for (checkpoint, figure) in rows.iter().filter(|(_, figure)| figure.group.is_none()) {
         let entry = by_checkpoint.entry(checkpoint.subject.as_str()).or_insert_with(|| json!({}));
@@ -419,8 +378,8 @@ fn summary(rows: &[(&Found, Figure)]) -> Value {
     json!(by_checkpoint)
 }
 
-fn table(task: &Task<'_>, figures: &[(&Found, Figure)]) -> Result<RecordBatch, StageError> {
-    let texts = |value: fn(&(&Found, Figure)) -> Option<String>| -> ArrayRef {
+fn table(task: &Task<'_>, figures: &[(&Checkpoint, Figure)]) -> Result<RecordBatch, StageError> {
+    let texts = |value: fn(&(&Checkpoint, Figure)) -> Option<String>| -> ArrayRef {
         Arc::new(figures.iter().map(value).collect::<StringViewArray>())
     };
     let columns: Vec<ArrayRef> = vec![
