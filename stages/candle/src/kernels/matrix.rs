@@ -53,7 +53,12 @@ impl From<Blocks> for Matrix {
 impl Matrix {
     /// From row-major weights `[outputs, inputs]`.
     pub fn new(weights: &[f32], outputs: usize, inputs: usize) -> Self {
-        let mut panels = vec![0.0; outputs.div_ceil(LANES) * inputs * LANES];
+        Self::new_in(Vec::new(), weights, outputs, inputs)
+    }
+
+    /// As [`Self::new`], in a buffer that is there.
+    pub(crate) fn new_in(spare: Vec<f32>, weights: &[f32], outputs: usize, inputs: usize) -> Self {
+        let mut panels = empty_panels(spare, outputs, inputs);
         for (panel, rows) in panels.chunks_exact_mut(inputs * LANES).zip(weights.chunks(inputs * LANES)) {
             for (column, row) in rows.chunks_exact(inputs).enumerate() {
                 for (slot, weight) in panel.chunks_exact_mut(LANES).zip(row) {
@@ -66,7 +71,12 @@ impl Matrix {
 
     /// From the transposed weights `[inputs, outputs]`, row-major.
     pub fn transposed(weights: &[f32], inputs: usize, outputs: usize) -> Self {
-        let mut panels = vec![0.0; outputs.div_ceil(LANES) * inputs * LANES];
+        Self::transposed_in(Vec::new(), weights, inputs, outputs)
+    }
+
+    /// As [`Self::transposed`], in a buffer that is there.
+    pub(crate) fn transposed_in(spare: Vec<f32>, weights: &[f32], inputs: usize, outputs: usize) -> Self {
+        let mut panels = empty_panels(spare, outputs, inputs);
         for (index, panel) in panels.chunks_exact_mut(inputs * LANES).enumerate() {
             let first = index * LANES;
             let width = LANES.min(outputs - first);
@@ -75,6 +85,14 @@ impl Matrix {
             }
         }
         Self { outputs, inputs, weights: Weights::Whole(panels) }
+    }
+
+    /// The buffer of its panels, for another matrix.
+    pub(crate) fn into_spare(self) -> Vec<f32> {
+        match self.weights {
+            Weights::Whole(panels) => panels,
+            Weights::Blocks(_) => Vec::new(),
+        }
     }
 
     /// Rows of the weights: width of the result.
@@ -177,6 +195,16 @@ impl<'a> Left<'a> {
     fn columns(values: &'a [f32], rows: usize) -> Self {
         Self { values, width: rows, is_transposed: true }
     }
+}
+
+/// Room for panels; columns of the last one that no output fills are 0.
+fn empty_panels(mut panels: Vec<f32>, outputs: usize, inputs: usize) -> Vec<f32> {
+    let count = outputs.div_ceil(LANES) * inputs * LANES;
+    panels.resize(count, 0.0);
+    if !outputs.is_multiple_of(LANES) {
+        panels[count - inputs * LANES..].fill(0.0);
+    }
+    panels
 }
 
 /// Numbers of rows of the tiles that `rows` are cut into, as equal as can be.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
-use super::{elements, output, read, sizes, tensor};
+use super::{elements, output, read, sizes, tensor, with_matrix};
 use crate::kernels::{self, Matrix, log_sum};
 use crate::net::{Readings, Target};
 
@@ -47,28 +47,47 @@ impl<'a> Head<'a> {
     /// The gradient of a row's logits is `weight (softmax - 1[target])`.
     pub(crate) fn read(&self, x: &[f32], targets: &[Target], mut slopes: Option<HeadSlopes<'_>>) -> Readings {
         let (vocabulary, inputs) = (self.vocabulary, self.inputs);
-        let forward = Matrix::new(self.weights, vocabulary, inputs);
-        let back = slopes.is_some().then(|| Matrix::transposed(self.weights, vocabulary, inputs));
-        let mut readings = Readings::default();
-        let mut logits = Vec::new();
-        let rows = (LOGITS / vocabulary).max(1);
-        for (index, targets) in targets.chunks(rows).enumerate() {
-            let place = index * rows * inputs..(index * rows + targets.len()) * inputs;
-            let x = &x[place.clone()];
-            logits.resize(targets.len() * vocabulary, 0.0);
-            forward.multiply_together(x, &mut logits);
-            let rows = logits.par_chunks_exact_mut(vocabulary).zip(targets);
-            readings.extend(&rows.map(|(logits, target)| reading(logits, *target)).collect::<Vec<_>>(), targets);
-            if let (Some(slopes), Some(back)) = (&mut slopes, &back) {
-                logits.par_chunks_exact_mut(vocabulary).zip(targets).for_each(|(logits, target)| {
-                    kernels::scale(logits, target.weight);
-                    logits[target.token as usize] -= target.weight;
-                });
-                back.multiply_onto(&logits, &mut slopes.rows[place]);
-                Matrix::transposed(x, targets.len(), inputs).multiply_columns_onto(&logits, slopes.weights);
-            }
-        }
+        let (mut readings, mut logits) = (Readings::default(), Vec::new());
+        let pack = |spare| Matrix::new_in(spare, self.weights, vocabulary, inputs);
+        let pack_back = |spare| Matrix::transposed_in(spare, self.weights, vocabulary, inputs);
+        let (rows, has_slopes) = ((LOGITS / vocabulary).max(1), slopes.is_some());
+        with_matrix(pack, |forward| {
+            let mut pass = |back: Option<&Matrix>| {
+                for (index, targets) in targets.chunks(rows).enumerate() {
+                    let place = index * rows * inputs..(index * rows + targets.len()) * inputs;
+                    let x = &x[place.clone()];
+                    logits.resize(targets.len() * vocabulary, 0.0);
+                    forward.multiply_together(x, &mut logits);
+                    let read = logits.par_chunks_exact_mut(vocabulary).zip(targets);
+                    readings
+                        .extend(&read.map(|(logits, target)| reading(logits, *target)).collect::<Vec<_>>(), targets);
+                    if let (Some(slopes), Some(back)) = (&mut slopes, back) {
+                        self.go_back(&mut logits, x, targets, back, &mut slopes.rows[place], slopes.weights);
+                    }
+                }
+            };
+            if has_slopes { with_matrix(pack_back, |back| pass(Some(back))) } else { pass(None) }
+        });
         readings
+    }
+
+    /// Adds the gradients of a few rows, whose logits have become probabilities.
+    fn go_back(
+        &self,
+        logits: &mut [f32],
+        x: &[f32],
+        targets: &[Target],
+        back: &Matrix,
+        row_slopes: &mut [f32],
+        weight_slopes: &mut [f32],
+    ) {
+        logits.par_chunks_exact_mut(self.vocabulary).zip(targets).for_each(|(logits, target)| {
+            kernels::scale(logits, target.weight);
+            logits[target.token as usize] -= target.weight;
+        });
+        back.multiply_onto(logits, row_slopes);
+        let pack = |spare| Matrix::transposed_in(spare, x, targets.len(), self.inputs);
+        with_matrix(pack, |columns| columns.multiply_columns_onto(logits, weight_slopes));
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 
-use super::{elements, output, read, sizes, tensor};
+use super::{elements, output, read, sizes, tensor, with_matrix};
 use crate::kernels::Matrix;
 
 /// `x W^T` for `x` of `[rows, in]` and `W` of `[out, in]`.
@@ -68,9 +68,10 @@ impl CustomOp2 for Linear {
         if inputs != columns {
             bail!("linear of {inputs} inputs with weights for {columns}");
         }
-        let matrix = Matrix::new(elements(w, w_at, self.name())?, outputs, inputs);
+        let (x, weights) = (elements(x, x_at, self.name())?, elements(w, w_at, self.name())?);
         let mut y = vec![0.0; rows * outputs];
-        matrix.multiply_onto(elements(x, x_at, self.name())?, &mut y);
+        let pack = |spare| Matrix::new_in(spare, weights, outputs, inputs);
+        with_matrix(pack, |matrix| matrix.multiply_onto(x, &mut y));
         Ok(output(y, (rows, outputs)))
     }
 
@@ -79,16 +80,19 @@ impl CustomOp2 for Linear {
         let (outputs, inputs) = weight.dims2()?;
         let grad = grad.contiguous()?;
         let (rows, grads) = (read(x)?, read(&grad)?);
+        let weights = read(weight)?;
         let mut dx = vec![0.0; rows.len()];
-        Matrix::transposed(&read(weight)?, outputs, inputs).multiply_onto(&grads, &mut dx);
-        let rows = Matrix::transposed(&rows, rows.len() / inputs.max(1), inputs);
+        let pack = |spare| Matrix::transposed_in(spare, &weights, outputs, inputs);
+        with_matrix(pack, |matrix| matrix.multiply_onto(&grads, &mut dx));
         let dx = Some(tensor(dx, x)?);
+        let pack = |spare| Matrix::transposed_in(spare, &rows, rows.len() / inputs.max(1), inputs);
+        let add = |dw: &mut [f32]| with_matrix(pack, |matrix| matrix.multiply_columns_onto(&grads, dw));
         if let Some(sink) = &self.sink {
-            sink.add(|dw| rows.multiply_columns_onto(&grads, dw), outputs * inputs)?;
+            sink.add(add, outputs * inputs)?;
             return Ok((dx, None));
         }
         let mut dw = vec![0.0; outputs * inputs];
-        rows.multiply_columns_onto(&grads, &mut dw);
+        add(&mut dw);
         Ok((dx, Some(tensor(dw, weight)?)))
     }
 }

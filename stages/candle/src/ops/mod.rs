@@ -9,9 +9,12 @@ mod head;
 mod linear;
 mod rows;
 
+use std::cell::RefCell;
 use std::ops::{Deref, Range};
 
 use candle_core::{CpuStorage, Layout, Result, Shape, Storage, Tensor, bail};
+
+use crate::kernels::Matrix;
 
 pub use attention::attention;
 pub use head::log_probs;
@@ -61,6 +64,19 @@ fn read(tensor: &Tensor) -> Result<impl Deref<Target = [f32]> + '_> {
         (Storage::Cpu(CpuStorage::F32(_)), Some((start, end))) => Ok(Elements { storage, place: start..end }),
         _ => bail!("backward needs contiguous tensors in f32 on the processor"),
     }
+}
+
+thread_local! {
+    /// Buffers of packed matrices that are needed no more: fresh memory costs more than packing.
+    static SPARE: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs with a matrix that is packed for the purpose, in a buffer of an earlier one.
+fn with_matrix<T>(pack: impl FnOnce(Vec<f32>) -> Matrix, run: impl FnOnce(&Matrix) -> T) -> T {
+    let matrix = pack(SPARE.with_borrow_mut(Vec::pop).unwrap_or_default());
+    let result = run(&matrix);
+    SPARE.with_borrow_mut(|spare| spare.push(matrix.into_spare()));
+    result
 }
 
 /// A tensor of the shape of `like`.
