@@ -30,4 +30,5 @@ mod teacher;
 mod teacher_chaos;
 mod teacher_keys;
 mod tokens;
+mod training;
 mod verdicts;

@@ -327,7 +327,8 @@ impl Sources {
             stage_phases::digest(&checkpoint.folder, &self.digests).map_err(|error| wrong(error.to_string()))?;
         if found != checkpoint.digest {
             let place = checkpoint.folder.display();
-            return Err(wrong(format!("the weights `{place}` are not those that stage `{stage}` wrote; force it")));
+            let message = format!("the weights `{place}` are not those that stage `{stage}` wrote");
+            return Err(wrong(format!("{message}; make it anew with `--force {stage}`")));
         }
         let path = std::path::absolute(&checkpoint.folder).unwrap_or(checkpoint.folder);
         let mut config = config.clone();
