@@ -8,13 +8,16 @@ BENCH_VENV := $(CACHE)/venv-bench-$(shell sha256sum tests/python/requirements-be
 TEXT_VENV := $(CACHE)/venv-text-$(shell sha256sum tests/bench/requirements.txt | cut -c1-12)
 PIPELINE := $(CARGO_TARGET_DIR)/release/pipeline
 
-.PHONY: run run-offline model record build test fuzz python fmt lint docs deny ci check-generated bench bench-client chaos verify-report
+.PHONY: run run-offline tiny-reasoner model record build test fuzz python fmt lint docs deny ci check-generated bench bench-client chaos verify-report
 
 run: model build ## fetch the small model, build the program, then run the quickstart live
 	$(PIPELINE) run datasets/quickstart/dag.toml
 
 run-offline: build ## the same from recorded answers: no network, no model
 	$(PIPELINE) run datasets/quickstart/dag.toml --offline --out datasets/quickstart/out/offline
+
+tiny-reasoner: build ## from problems to a merged model in minutes: training, probing, merging, without a download
+	$(PIPELINE) run datasets/tiny-reasoner/dag.toml
 
 model: ## the model of the quickstart, in the user's cache
 	sh datasets/quickstart/fetch_model.sh
@@ -56,6 +59,7 @@ deny: ## licences of dependencies, where cargo-deny is installed
 
 check-generated:
 	python3 datasets/quickstart/generate.py --check
+	python3 datasets/tiny-reasoner/generate.py --check
 
 ci: fmt lint docs deny test run-offline run ## what must pass before a change lands
 

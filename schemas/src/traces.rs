@@ -17,6 +17,14 @@ pub const REASONING: &str = "reasoning";
 pub const ANSWER_TEXT: &str = "answer_text";
 /// Raw text of the response.
 pub const RESPONSE: &str = "response";
+/// What servers say of a response that hit the token cap.
+const CUT: [&str; 4] = ["length", "max_tokens", "max_output_tokens", "model_length"];
+
+/// Whether a server says by this word that the response hit the token cap.
+pub fn says_cut(finish_reason: &str) -> bool {
+    CUT.contains(&finish_reason)
+}
+
 /// Why the model stopped.
 pub const FINISH_REASON: &str = "finish_reason";
 /// Tokens of the request.

@@ -171,7 +171,8 @@ impl<'a> Conversations<'a> {
         Ok(Conversation {
             messages,
             response,
-            is_complete: text_at(self.finish_reasons, row) == Some("stop"),
+            // files of users seldom say how a response ended; only one that is known to be cut has no end
+            is_complete: !text_at(self.finish_reasons, row).is_some_and(traces::says_cut),
             tokenizer: tokenizer.filter(|_| token_ids.is_some()),
             token_ids,
         })

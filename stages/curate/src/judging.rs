@@ -57,14 +57,6 @@ impl VerifierName {
 pub const COLUMNS: [&str; 6] =
     [queries::DOMAIN, queries::LABEL, queries::OPTIONS, traces::ANSWER_TEXT, traces::RESPONSE, traces::FINISH_REASON];
 
-/// What servers say of a response that hit the token cap.
-const CUT: [&str; 4] = ["length", "max_tokens", "max_output_tokens", "model_length"];
-
-/// Whether a server says by this word that the response hit the token cap.
-pub fn says_cut(finish_reason: &str) -> bool {
-    CUT.contains(&finish_reason)
-}
-
 /// The columns of a batch that judging reads, bound once.
 #[derive(Debug)]
 pub struct Judged<'a> {
@@ -114,7 +106,7 @@ impl<'a> Judged<'a> {
 
     /// Whether the response hit the token cap.
     pub fn is_cut(&self, row: usize) -> bool {
-        rows::text_at(self.finish_reasons, row).is_some_and(says_cut)
+        rows::text_at(self.finish_reasons, row).is_some_and(traces::says_cut)
     }
 
     /// The domain whose verifier judges the row, if any does. A mathematical question with options is a choice.

@@ -22,7 +22,7 @@ use crate::calls::{self, Used};
 /// Fills `learning_potential`: the mean negative log-likelihood of each response under the student, nats per token.
 ///
 /// The student is a model with `engine = "local"` (or recorded scores of one); servers do not score given texts. The
-/// response is scored after the row's `messages`, with the token that ends a turn where `finish_reason` is `stop`. Token
+/// response is scored after the row's `messages`, with the token that ends a turn unless `finish_reason` says that it was cut. Token
 /// ids of the row are used as they were sampled where they are the student's own. A row without a response falls out with
 /// the reason `no_response`, one without messages with `no_messages`, one that is longer than the student's context with
 /// `context_exceeded`. Scores are kept in the call store: what was scored once is never scored again.
@@ -35,7 +35,7 @@ pub struct LearningPotential {
 
 impl Stage for LearningPotential {
     const KIND: &'static str = "learning_potential";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const PORTS: &'static [Port] = &[Port::rows(&["traces"], &[queries::MESSAGES, traces::RESPONSE])];
     const MODEL_PARAMS: &'static [&'static str] = &["model"];
     const SCORES: bool = true;

@@ -34,7 +34,6 @@ pub use variables::{ensure_columns, variables};
 pub use words::{Words, externals};
 
 use crate::calls::{self, Used};
-use crate::judging;
 use crate::template::Template;
 
 /// Characters of an unusable answer that a reject shows.
@@ -119,7 +118,7 @@ impl Form {
     }
 
     fn read(&self, answer: &Answer) -> Result<Value, Complaint> {
-        let is_cut = answer.finish_reason.as_deref().is_some_and(judging::says_cut);
+        let is_cut = answer.finish_reason.as_deref().is_some_and(schemas::traces::says_cut);
         let text = answer.answer_text.as_str();
         let read = match self {
             // a JSON value that is complete and fits is not spoilt by what was cut off behind it

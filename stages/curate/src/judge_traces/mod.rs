@@ -160,7 +160,7 @@ fn sort(batch: &RecordBatch, chat: usize) -> Result<Vec<Sorted>, StageError> {
     let (reasonings, answers) = (column(traces::REASONING)?, column(traces::ANSWER_TEXT)?);
     let (responses, finishes) = (column(traces::RESPONSE)?, column(traces::FINISH_REASON)?);
     let sorted = |row| {
-        if let Some(reason) = text_at(finishes, row).filter(|reason| judging::says_cut(reason)) {
+        if let Some(reason) = text_at(finishes, row).filter(|reason| traces::says_cut(reason)) {
             return Sorted::Flawed("truncated", json!({ "finish_reason": reason }));
         }
         let prompt = text_at(prompts, row).unwrap_or_default();

@@ -48,7 +48,7 @@ const ANSWERS: usize = 256;
 /// Measures Pass@1 and Pass@K of each checkpoint on each domain of a probe set.
 ///
 /// Each checkpoint answers every query `n` times; a query with c correct answers of n has the unbiased estimate
-/// 1 - C(n-c, k) / C(n, k). A figure is the mean over queries, with its standard error. The output `metrics` has, for each
+/// 1 - C(n-c, k) / C(n, k). A figure is the mean over queries, with its standard error. The main output, a table of metrics, has for each
 /// checkpoint and each domain and for all queries together (`domain` null): `pass@1`, `pass@K`, `distinct_correct` (how
 /// many different ways of solving a query are among its correct answers, see below), `mean_tokens` and `truncated` (share
 /// of answers that hit `max_tokens`). The output `traces` has all answers with their verdicts.

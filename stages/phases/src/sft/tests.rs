@@ -94,6 +94,19 @@ fn rows_that_cannot_be_trained_on_fall_out_with_their_reason() {
 }
 
 #[test]
+fn every_response_that_was_not_cut_teaches_to_stop_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let weights = model(folder.path());
+    let tokens = |finish_reason: Value| {
+        let mut row = trace(1, "2+2?", "4");
+        row["finish_reason"] = finish_reason;
+        let outcome = train(&weights, json!({ "model": "m", "epochs": 1 }), vec![row], Vec::new()).unwrap();
+        outcome.rows()[0]["tokens"].as_i64().unwrap()
+    };
+    assert_eq!([json!("stop"), Value::Null, json!("eos"), json!("length")].map(tokens), [2, 2, 2, 1]);
+}
+
+#[test]
 fn data_that_is_mostly_unusable_stops_the_stage() {
     let folder = tempfile::tempdir().unwrap();
     let weights = model(folder.path());
