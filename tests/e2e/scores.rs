@@ -155,11 +155,11 @@ fn weights_without_digest_and_without_file_are_a_mistake_with_a_way_out() {
 }
 
 #[test]
-fn a_stage_that_is_to_make_weights_is_refused_with_its_place() {
+fn a_stage_that_makes_no_weights_is_refused_with_its_place() {
     let project = project("engine = \"local\"\nstage = \"traces\"\n", (ABC, Some("f32")));
     let check = project.call("check", &[]);
     assert_eq!(check.code, 2, "{check:#?}");
-    assert!(check.err.contains("no kind of stage makes weights yet"), "{check:#?}");
+    assert!(check.err.contains("takes checkpoints, and `traces` gives traces"), "{check:#?}");
 }
 
 const LIVE: &str = r#"

@@ -89,7 +89,7 @@ fn project() -> Project {
         let (one, other) = (index % 7, index % 5);
         json!({ "question": format!("{one}+{other}"), "answer": (one + other).to_string(), "solution": format!("\\boxed{{{}}}", one + other) })
     };
-    let lines = |rows: std::ops::Range<usize>| rows.map(|index| format!("{}\n", row(index))).collect::<String>();
+    let lines = |rows: std::ops::Range<usize>| rows.map(|index| row(index).to_string()).collect::<Vec<_>>().join("\n");
     project.write("problems.jsonl", lines(0..24));
     project.write("probe.jsonl", lines(24..28));
     project
