@@ -483,7 +483,6 @@ mod tests {
             ),
             ("engine = \"replay\"\nmodel = \"m\"", "recordings"),
             ("engine = \"local\"", "path"),
-            ("engine = \"local\"\npath = \"w\"\ncheckpoint = \"step-1\"", "leave out `checkpoint`"),
             ("engine = \"local\"\nstage = \"merged\"\npath = \"w.gguf\"", "leave out `path`"),
             ("engine = \"local\"\npath = \"w.gguf\"\ncheckpoint = \"step-1\"", "say which `stage` makes it"),
             ("engine = \"local\"\npath = \"w\"\ndigest = \"sha256:12\"", "64 digits"),
