@@ -205,8 +205,8 @@ impl Draws {
 /// A longer phase, with many checkpoints.
 fn long() -> Project {
     let project = project();
-    project.edit("epochs = 3", "epochs = 12");
-    project.edit("checkpoint_every = 3", "checkpoint_every = 2");
+    project.edit("epochs = 3", "epochs = 24");
+    project.edit("checkpoint_every = 3", "checkpoint_every = 4");
     project
 }
 
@@ -232,7 +232,8 @@ fn a_kill_during_training_changes_no_bit_of_what_is_trained() {
         let other: Vec<&String> = expected.keys().filter(|name| found.get(*name) != expected.get(*name)).collect();
         assert!(found.len() == expected.len() && other.is_empty(), "other bytes: {other:?}");
     }
-    assert!(interrupted >= 16, "only {interrupted} runs were killed before their end");
+    println!("{interrupted} of 48 runs were killed before their end");
+    assert!(interrupted >= 8, "only {interrupted} runs were killed before their end");
 }
 
 #[test]
@@ -262,7 +263,7 @@ fn a_disk_that_refuses_a_checkpoint_costs_nothing_but_time() {
     undisturbed.run(&["--until", "phase1"]).ok();
     let project = long();
     // files of at most so many blocks of 512 bytes: tables and weights fit, the optimizer's state does not
-    let weights = left(&undisturbed, "phase1")["checkpoints/step-2/model.safetensors"].len();
+    let weights = left(&undisturbed, "phase1")["checkpoints/step-4/model.safetensors"].len();
     let blocks = (weights + weights / 2) / 512;
     let program = env!("CARGO_BIN_EXE_pipeline");
     let line = format!("trap '' XFSZ; ulimit -f {blocks}; exec {program} run dag.toml --until phase1");
